@@ -1,0 +1,182 @@
+"""The seam between the wire session and the rewriting brain (facade-and-channel.md §6).
+
+The session owns sockets, message order and errors; the brain owns SQL. Neither imports the other: both import this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+JSONB_OID = 3802
+
+
+class Refusal(Exception):
+    """The statement is answered by this error, raised on the facade so that the transaction state is PostgreSQL's own.
+
+    sqlstate: five characters; message, detail, hint: functions of public data only (rule R5).
+    """
+
+    def __init__(self, sqlstate: str, message: str, detail: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+
+
+class FacadeError(Exception):
+    """The facade answered a probe with an ErrorResponse: it goes to the client as it is. The brain lets it pass."""
+
+    def __init__(self, raw: bytes, fields: dict[str, str]) -> None:
+        super().__init__(fields.get("C", ""))
+        self.raw = raw
+        self.fields = fields
+
+    @property
+    def sqlstate(self) -> str:
+        return self.fields.get("C", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a RowDescription."""
+
+    name: str
+    table_oid: int
+    attnum: int
+    type_oid: int
+    typlen: int
+    typmod: int
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the facade says of a statement: parameter type OIDs, and columns (None: the statement returns no rows)."""
+
+    param_oids: tuple[int, ...]
+    fields: tuple[Field, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundParams:
+    """A client's Bind, undecoded. formats: none (all text), one for all, or one each; 0 text, 1 binary."""
+
+    formats: tuple[int, ...]
+    values: tuple[bytes | None, ...]
+
+    def format_of(self, index: int) -> int:
+        if not self.formats:
+            return 0
+        return self.formats[0] if len(self.formats) == 1 else self.formats[index]
+
+
+class AnalystUpstream(Protocol):
+    """The private database, asked on behalf of one authenticated analyst. Errors arrive as Refusal."""
+
+    async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+        """`dp.dp_query(request)`: charges, answers. timeout in seconds: 57014 when it passes."""
+        ...
+
+    async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        """`dp.dp_plan(request)`: public facts only, charges nothing."""
+        ...
+
+    async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of our own SQL text (never an analyst's, rule R1), with asyncpg's arguments."""
+        ...
+
+
+class SessionIO(Protocol):
+    """What the brain may ask of the client's session. Probes run in the client's own facade session and transaction."""
+
+    analyst: str
+    """The authenticated role name."""
+    upstream: AnalystUpstream
+    sql_prepared: dict[str, Any]
+    """Names prepared by SQL `PREPARE` over DP blocks; the brain's own notes. Cleared by DISCARD ALL / DEALLOCATE ALL."""
+
+    async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
+        """Parse + Describe under a reserved name. Raises FacadeError."""
+        ...
+
+    async def fetch(
+        self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
+    ) -> list[list[str | None]]:
+        """All rows, every value in text format (None: NULL). Raises FacadeError."""
+        ...
+
+    async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a pure function on the parser thread, whose stack is 512 MB: every pglast call and tree walk goes here."""
+        ...
+
+    def parameter_status(self, name: str) -> str | None:
+        """The facade's last ParameterStatus, e.g. "TimeZone", "client_encoding"."""
+        ...
+
+    def notice(
+        self,
+        severity: str,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+        sqlstate: str = "00000",
+    ) -> None:
+        """Send a NoticeResponse to the client now. severity: NOTICE, WARNING or INFO."""
+        ...
+
+
+class Plan(Protocol):
+    """How one statement (or one simple Query text) will be answered."""
+
+    @property
+    def text(self) -> str:
+        """Extended protocol: the rewritten text, with one extra $n per block after the original parameters."""
+        ...
+
+    @property
+    def param_oids(self) -> Sequence[int]:
+        """OIDs of all original parameters, then 3802 (jsonb) per block."""
+        ...
+
+    @property
+    def hidden(self) -> int:
+        """How many of them are ours."""
+        ...
+
+    @property
+    def fields(self) -> Sequence[Field] | None:
+        """The original's RowDescription, shown in place of the rewritten one's; None: show PostgreSQL's."""
+        ...
+
+    @property
+    def literal(self) -> bool:
+        """Extended protocol: documents cannot be parameters (COPY, PREPARE): at Bind `splice_simple` is parsed instead."""
+        ...
+
+    async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
+        """Run the blocks (this charges); one ASCII jsonb document per hidden parameter. May raise Refusal, FacadeError."""
+        ...
+
+    def splice_simple(self, documents: Sequence[str]) -> str:
+        """The whole text with the documents as dollar-quoted ::jsonb literals."""
+        ...
+
+
+class Rewriter(Protocol):
+    """The brain. One object serves all sessions; a policy change replaces it."""
+
+    def mentions(self, sql: str) -> bool:
+        """Cheap text test: could this be ours? False forwards the statement without parsing it."""
+        ...
+
+    async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> Plan | None:
+        """None: forward unchanged. Charges nothing. Raises Refusal or FacadeError.
+
+        sql: the simple Query's whole text, or the Parse's text; param_oids: those that the Parse named.
+        """
+        ...
