@@ -1,0 +1,227 @@
+"""PostgreSQL's own parser behind one door: the only module that imports pglast (licence and crash safety, design.md §6).
+
+`parse_expression` reads exactly one scalar expression of an analyst; `parse_statements` reads whole statements for the
+proxy, which runs it on a thread with a large stack. Nothing here touches rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pglast import ast, enums, parser
+from pglast.stream import RawStream
+
+from pg_epsilon.errors import SHAPE, DPError
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_EXPRESSION",
+    "ast",
+    "children",
+    "deparse",
+    "enums",
+    "parse_expression",
+    "parse_statements",
+    "position_of",
+    "scan",
+]
+
+# libpg_query recurses per operator: 50 kB of "1+1+..." kills a process with an 8 MB stack, and the engine parses inside
+# a PostgreSQL backend, where a crash restarts the whole cluster (facade-and-channel.md §6, parser safety).
+MAX_EXPRESSION = 16_384
+# Lists are wide, chains are deep: at most this many tokens other than constants and commas keeps libpg_query's recursion
+# under a quarter of an 8 MB stack.
+MAX_TOKENS = 4_000
+# Our walks take a few Python frames a level, and Python's default limit is 1,000 frames.
+MAX_DEPTH = 96
+
+_PREFIX = "SELECT ("
+_SUFFIX = "\n)"  # the newline ends a trailing "--" comment
+_FLAT_TOKENS = frozenset({"ICONST", "FCONST", "SCONST", "USCONST", "XCONST", "BCONST", "ASCII_44"})
+_ONE = "write one scalar expression, for example age > 30"
+
+
+def parse_statements(sql: str) -> tuple[Any, ...]:
+    """Return the RawStmt nodes of `sql`; pglast's ParseError passes through. No size limit: the caller owns the stack."""
+    return tuple(parser.parse_sql(sql))
+
+
+def scan(sql: str) -> list[Any]:
+    """Return the lexer's tokens of `sql` (start, end, name, kind), positions in characters."""
+    return list(parser.scan(sql))
+
+
+def deparse(node: Any) -> str:
+    """Return SQL text for a parse tree that we built or parsed."""
+    return str(RawStream()(node))
+
+
+def parse_expression(text: str) -> Any:
+    """Parse `text` as exactly one scalar expression and return its node.
+
+    Errors: DP003 (too long, too deep, not one expression, a clause, a second statement or name smuggled in, NUL, lone
+    surrogate), with the position in characters of `text`. Node locations count from the wrapped text: use `position_of`.
+    """
+    if len(text) > MAX_EXPRESSION:
+        raise DPError(SHAPE, f"the expression is longer than {MAX_EXPRESSION} characters", "shorten it", position=0)
+    _check_characters(text)
+    wrapped = _PREFIX + text + _SUFFIX
+    try:
+        tokens = parser.scan(text)
+    except parser.Error:
+        tokens = []  # a lexical error: the parser says which, and where
+    if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
+        raise DPError(SHAPE, f"the expression has more than {MAX_TOKENS} operators and names", "shorten it", position=0)
+    try:
+        statements = parser.parse_sql(wrapped)
+    except parser.ParseError as error:
+        raise _syntax_error(text, wrapped, error) from None
+    _check_parentheses(tokens)
+    node = _only_expression(statements)
+    _check_depth(node)
+    return node
+
+
+def position_of(text: str, root: Any, node: Any) -> int:
+    """Return the zero-based character position of `node`, a descendant of `root` = parse_expression(text).
+
+    pglast drops the location of constants, so for them the parser's JSON form is asked, in the same order of nodes.
+    A node without a position of its own takes that of its first descendant that has one.
+    """
+    best = _own_position(node)
+    if best is None and isinstance(node, ast.A_Const):
+        best = _constant_position(text, root, node)
+    if best is None:
+        found = [p for p in (position_of(text, root, child) for child in children(node)) if p > 0]
+        return min(found, default=0)
+    return max(0, min(best - len(_PREFIX), len(text)))
+
+
+def children(node: Any) -> Iterator[Any]:
+    """Yield the direct child nodes, through nested tuples, in the order of PostgreSQL's struct fields."""
+    for slot in node:
+        stack = [getattr(node, slot)]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, ast.Node):
+                yield value
+            elif isinstance(value, tuple):
+                stack.extend(reversed(value))
+
+
+def _check_characters(text: str) -> None:
+    nul = text.find("\0")
+    if nul >= 0:
+        raise DPError(SHAPE, "the expression contains a NUL character", "remove it", position=nul)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DPError(
+            SHAPE, "the expression is not valid Unicode text", "remove the lone surrogate", position=error.start
+        ) from None
+
+
+def _syntax_error(text: str, wrapped: str, error: Any) -> DPError:
+    message = (str(error.args[0]) if error.args else "syntax error")[:200]
+    position = None
+    if len(error.args) > 1 and isinstance(error.args[1], int):
+        # libpg_query reports characters; pglast takes them for bytes and converts a second time. Convert back.
+        characters = len(wrapped[: error.args[1]].encode("utf-8"))
+        position = max(0, min(characters - len(_PREFIX), len(text)))
+    return DPError(SHAPE, message, _ONE, position=position)
+
+
+def _check_parentheses(tokens: Any) -> None:
+    """Refuse text that closes our own wrapping parenthesis, such as `a) OR (b`."""
+    depth = 0
+    for token in tokens:
+        if token.name == "ASCII_40":
+            depth += 1
+        elif token.name == "ASCII_41":
+            depth -= 1
+            if depth < 0:
+                raise DPError(SHAPE, "unbalanced parenthesis in the expression", _ONE, position=token.start)
+
+
+def _only_expression(statements: Any) -> Any:
+    """Return the one target of the one plain SELECT; anything else was smuggled in."""
+    refusal = DPError(SHAPE, "the text is not one scalar expression", _ONE, position=0)
+    if len(statements) != 1 or not isinstance(statements[0].stmt, ast.SelectStmt):
+        raise refusal
+    select = statements[0].stmt
+    plain = {"targetList", "limitOption", "op", "all", "groupDistinct"}
+    if any(getattr(select, slot) is not None for slot in select if slot not in plain):
+        raise refusal
+    if (
+        select.op != enums.SetOperation.SETOP_NONE
+        or select.limitOption != enums.LimitOption.LIMIT_OPTION_DEFAULT
+        or select.all
+        or select.groupDistinct
+        or select.targetList is None
+        or len(select.targetList) != 1
+    ):
+        raise refusal
+    target = select.targetList[0]
+    if target.name is not None or target.indirection is not None or target.val is None:
+        raise refusal
+    if isinstance(target.val, ast.RowExpr | ast.SubLink):
+        raise refusal
+    return target.val
+
+
+def _check_depth(root: Any) -> None:
+    level = [root]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in children(node)]
+        if not level:
+            return
+    raise DPError(
+        SHAPE,
+        f"the expression is nested more than {MAX_DEPTH} levels deep",
+        "use IN (...) or AND/OR lists instead of long chains",
+        position=0,
+    )
+
+
+def _own_position(node: Any) -> int | None:
+    location = getattr(node, "location", None)
+    return location if isinstance(location, int) and location >= len(_PREFIX) else None
+
+
+def _constant_position(text: str, root: Any, wanted: Any) -> int | None:
+    ordinal = _ordinal(root, wanted)
+    if ordinal is None:
+        return None
+    wrapped = _PREFIX + text + _SUFFIX
+    found = list(_constants(json.loads(parser.parse_sql_json(wrapped))))
+    if ordinal >= len(found):
+        return None
+    return len(wrapped.encode("utf-8")[: found[ordinal]].decode("utf-8", "ignore"))
+
+
+def _ordinal(root: Any, wanted: Any) -> int | None:
+    count = 0
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node is wanted:
+            return count
+        if isinstance(node, ast.A_Const):
+            count += 1
+        stack.extend(reversed(list(children(node))))
+    return None
+
+
+def _constants(tree: Any) -> Iterator[int]:
+    """Yield the byte locations of the A_Const nodes of the parser's JSON form, in order."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == "A_Const":
+                yield int(value.get("location", 0))
+            else:
+                yield from _constants(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _constants(value)

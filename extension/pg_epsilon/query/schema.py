@@ -1,0 +1,59 @@
+"""What the compiler knows of a published relation: columns, their types and what the owner declared (rule R4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OPAQUE = "opaque"
+BOUNDS = "bounds"
+DOMAIN = "domain"
+EDGES = "edges"
+
+
+@dataclass(frozen=True)
+class ColumnPolicy:
+    """The owner's declaration of one column (dp.describe_column); values are text outputs under ISO dates and UTC.
+
+    kind: `opaque` (usable in predicates, no domain), `bounds` (lower, upper, resolution), `domain` or `edges`.
+    """
+
+    kind: str
+    lower: str | None = None
+    upper: str | None = None
+    resolution: str | None = None
+    domain: tuple[str, ...] | None = None
+    edges: tuple[str, ...] | None = None
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `type_oid` is the base type (domains resolved), `type_name` its format_type without typmod.
+
+    `collation` is the qualified name when it is not the type's default. `policy` None means undeclared, hence closed.
+    """
+
+    name: str
+    type_oid: int
+    type_name: str
+    typmod: int = -1
+    collation_deterministic: bool = True
+    collation: str | None = None
+    enum_labels: tuple[str, ...] | None = None
+    policy: ColumnPolicy | None = None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A published relation with its columns by name, in the order of the table."""
+
+    schema: str
+    name: str
+    oid: int
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    @property
+    def qualified(self) -> str:
+        """The name as people write it in a CALL: schema.table."""
+        return f"{self.schema}.{self.name}"
