@@ -1,0 +1,46 @@
+# The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help dev sql lint test test-all test-pg17 test-bare test-user demo demo-stop bench clean
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
+
+dev: ## install what is missing (Debian packages, Python environment)
+	@scripts/env.sh
+
+sql: ## build the extension's script from sql/
+	@/usr/bin/python3 scripts/build_sql.py
+
+lint: dev sql ## ruff, mypy --strict, pgspot
+	@scripts/lint.sh
+
+test: dev sql ## the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/unit -k noise" for some of them)
+	@scripts/test.sh
+
+test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
+	@scripts/test.sh --all
+
+test-pg17: ## the same tests on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
+	@scripts/chroot.sh trixie make test
+
+test-bare: ## make test and make demo on a bare Debian 12, in a chroot (needs root)
+	@scripts/chroot.sh bookworm make test demo demo-stop
+
+test-user: dev sql ## a few tests as an ordinary user, who cannot become postgres (needs root, to stop being it)
+	@scripts/test.sh --as-user
+
+demo: dev sql ## real data, two analysts, a guided psql session through the proxy
+	@demo/run.sh start
+
+demo-stop: ## stop what `make demo` started
+	@demo/run.sh stop
+
+bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs one, for example bench-core
+	@for file in tests/benchmarks/bench_*.py; do name=$${file##*/bench_}; $(MAKE) --no-print-directory bench-$${name%.py} || exit 1; done
+
+bench-%: dev sql
+	@"$$(scripts/paths.py venv)/bin/python" tests/benchmarks/bench_$*.py
+
+clean: ## remove what was built (not the Python environment, not the demo)
+	@rm -rf build .mypy_cache .ruff_cache

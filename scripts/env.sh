@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# `make dev`: everything that the tests and the demo need, on a bare Debian 12 or 13. Safe to repeat: seconds when
+# nothing is missing, no rights needed then.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# A new server package starts a cluster of its own on port 5432. Nobody asked for it: say no while we install, if it is
+# we who bring postgresql-common (an administrator's own setting is left alone).
+without_main_cluster() { # COMMAND...
+  local sudo conf=/etc/postgresql-common/createcluster.d/pg_epsilon.conf
+  if is_installed postgresql-common || ! sudo=$(rights); then "$@"; return; fi
+  need postgresql-common
+  $sudo mkdir -p "${conf%/*}"
+  echo "create_main_cluster = false" | $sudo tee "$conf" >/dev/null
+  "$@" || { $sudo rm -f "$conf"; exit 1; }
+  $sudo rm -f "$conf"
+}
+
+packages() {
+  local version
+  command -v apt-get >/dev/null || paths pg-version >/dev/null ||
+    die "this is not Debian, and PostgreSQL with PL/Python is missing" \
+      "Use Debian 12 or 13, where \`make dev\` installs everything, or a container of it."
+  need ca-certificates python3 python3-venv
+  if version=$(paths pg-version 2>/dev/null); then
+    need "postgresql-$version" "postgresql-plpython3-$version"
+    return
+  fi
+  version=${PG_EPSILON_PG:-$(paths debian-postgres 2>/dev/null)} || {
+    local sudo
+    sudo=$(rights) || die "PostgreSQL with PL/Python is missing, and you are not root and have no sudo" \
+      "Ask an administrator to install, on Debian 12: postgresql-15 postgresql-plpython3-15 python3-venv" \
+      "on Debian 13: postgresql-17 postgresql-plpython3-17 python3-venv"
+    refresh_lists "$sudo"
+    version=$(paths debian-postgres)
+  }
+  without_main_cluster need "postgresql-$version" "postgresql-plpython3-$version"
+}
+
+# The environment is made by the system's python (PL/Python loads its packages) and brought up to date, in place, when
+# pyproject.toml or that python has changed.
+environment() {
+  local venv stamp wanted
+  venv=$(paths venv)
+  stamp=$venv/.pg_epsilon
+  wanted=$({ "$SYSTEM_PYTHON" --version && cat "$ROOT/pyproject.toml" && pwd -P; } | sha256sum)
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  if ! "$venv/bin/python" -c '' 2>/dev/null; then
+    step "making the Python environment $venv"
+    "$SYSTEM_PYTHON" -m venv --clear "$venv" || die "python3 -m venv failed" "On Debian: apt-get install python3-venv"
+  fi
+  step "installing the Python packages of pyproject.toml (a minute or two the first time)"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$ROOT[dev]" ||
+    die "pip could not install the Python packages" "Its message is above; then run this again."
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+cd "$ROOT"
+packages
+exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
+environment
+paths runtime >/dev/null
+step "ready: PostgreSQL $(paths pg-version), $("$(paths venv)/bin/python" --version)"

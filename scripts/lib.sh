@@ -1,0 +1,54 @@
+# Sourced by the other scripts: messages, rights, and where the checkout is.
+set -euo pipefail
+umask 022  # what we build must be readable by the user that the server runs as
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# The system's interpreter, whatever else is on PATH: Debian's PL/Python is linked to it, and imports our packages.
+SYSTEM_PYTHON=/usr/bin/python3
+export PYTHONDONTWRITEBYTECODE=1
+
+step() { printf '==> %s\n' "$*" >&2; }
+die() {
+  printf 'pg_epsilon: %s\n' "$1" >&2
+  shift
+  for line in "$@"; do printf '  %s\n' "$line" >&2; done
+  exit 1
+}
+paths() { "$SYSTEM_PYTHON" "$ROOT/scripts/paths.py" "$@"; }
+
+# The words that make a command run as root; fails if there is no way.
+rights() {
+  if [ "$(id -u)" = 0 ]; then
+    return 0
+  elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    echo sudo
+  else
+    return 1
+  fi
+}
+
+is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+# need PACKAGE...: what of it is missing, from the distribution, or a message that says what is missing.
+need() {
+  local missing=() package sudo
+  for package in "$@"; do is_installed "$package" || missing+=("$package"); done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  command -v apt-get >/dev/null || die "this needs Debian 12 or 13 (or a system with its packages); missing: ${missing[*]}" \
+    "On another platform, run it in a Debian container or virtual machine."
+  sudo=$(rights) || die "these Debian packages are missing, and you are not root and have no sudo: ${missing[*]}" \
+    "Ask an administrator to run: apt-get install --no-install-recommends ${missing[*]}"
+  apt-cache show "${missing[@]}" >/dev/null 2>&1 || refresh_lists "$sudo"  # a new machine's lists are empty
+  step "installing ${missing[*]}"
+  apt_get "$sudo" install -y --no-install-recommends "${missing[@]}" ||
+    { refresh_lists "$sudo" && apt_get "$sudo" install -y --no-install-recommends "${missing[@]}"; } ||
+    die "apt-get could not install: ${missing[*]}" "Its messages are above; then run this again."
+}
+
+apt_get() { # SUDO ARGUMENT...
+  local sudo=$1
+  shift
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
+}
+
+refresh_lists() { step "reading the package lists" && apt_get "$1" update; }

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# `make lint`: every check runs, then one verdict.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cd "$ROOT"
+bin=$(paths venv)/bin
+code=(extension proxy scripts demo tests)
+failed=()
+check() { # NAME COMMAND...
+  step "$1"
+  "${@:2}" || failed+=("$1")
+}
+
+# pgspot pins another pglast than ours: an environment of its own.
+pgspot_environment() {
+  local venv=$ROOT/.venv-pgspot
+  if [ ! -x "$venv/bin/pgspot" ]; then
+    step "making pgspot's environment"
+    "$SYSTEM_PYTHON" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check 'pgspot==0.9.4' ||
+      die "pip could not install pgspot" "Its message is above."
+  fi
+}
+
+# What pgspot cannot see, or what is meant. Each code is ignored for its reason, none for convenience.
+pgspot_ignores=()
+
+check "ruff check" "$bin/ruff" check "${code[@]}"
+check "ruff format" "$bin/ruff" format --check "${code[@]}"
+check "mypy --strict" "$bin/mypy"
+check "mypy --strict (scripts, demo)" "$bin/mypy" scripts demo
+pgspot_environment
+check "pgspot" .venv-pgspot/bin/pgspot "${pgspot_ignores[@]}" "$(paths build)"/sql/pg_epsilon--?.?.?.sql
+
+[ ${#failed[@]} = 0 ] || die "make lint: FAILED: $(printf '%s; ' "${failed[@]}")"
+echo "make lint: OK (ruff, mypy --strict, pgspot)"

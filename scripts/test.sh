@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# `make test`, `make test-all`, `make test-user`: pytest within a time limit, then one line of verdict.
+#
+# PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cd "$ROOT"
+venv=$(paths venv)
+as_user=() place=
+case ${1:-} in
+  "") name="make test" minutes=${TEST_MINUTES:-20} what=(-m "not slow") ;;
+  --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
+  --as-user)
+    # Starts a cluster, installs the extension and its channel, asks through it.
+    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/sql)
+    if [ "$(id -u)" = 0 ]; then
+      # An ordinary user (nobody: neither root nor postgres) with a checkout of his own; he shares the environment.
+      place=$(mktemp -d /var/tmp/pg_epsilon-user-XXXXXX)
+      trap 'rm -rf "$place"' EXIT
+      mkdir "$place/tree"
+      tar -C "$ROOT" --exclude=./.git --exclude='./.venv*' --exclude=./.dev --exclude=./build -cf - . | tar -C "$place/tree" -xf -
+      chmod 755 "$place" && chown -R nobody "$place"
+      as_user=(runuser -u nobody -- env "HOME=$place" "PG_EPSILON_VENV=$venv" "PG_EPSILON_RUNTIME=$place/run")
+      cd "$place/tree"
+      "${as_user[@]}" "$SYSTEM_PYTHON" scripts/build_sql.py
+    fi
+    ;;
+  *) die "unknown option $1" ;;
+esac
+[ -z "${PYTEST_ARGS:-}" ] || eval "what+=($PYTEST_ARGS)"  # eval: so that quotes in it work (-k 'a or b')
+
+step "$name: pytest ${what[*]} (limit: $minutes minutes)"
+status=0
+started=$SECONDS
+"${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
+  "$venv/bin/python" -m pytest --durations=10 --durations-min=5 "${what[@]}" || status=$?
+
+on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s"
+case $status in
+  0) echo "$name: OK ($on)" ;;
+  5) die "$name: FAILED: no test was found ($on)" ;;
+  124 | 137) die "$name: FAILED: not done after $minutes minutes ($on)" ;;
+  *) die "$name: FAILED ($on)" ;;
+esac
