@@ -1,0 +1,284 @@
+"""Does noise.py draw what is charged? Chi-squared tests of the noise as drawn, and proof that wrong noise is rejected.
+
+Every statistic is compared with the quantile of level FALSE_ALARM = 1e-9 of its chi-squared limit, and every cell
+expects 100 draws or more. A test makes at most two comparisons, so its false-alarm probability is 2e-9 by the limit
+law; 1e-6 is stated because the limit law may be off by a large factor that far out (two calls agree with probability
+below 1e-100).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+import pytest
+from scipy.stats import chi2, ncx2, norm
+
+from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
+from pg_epsilon.noise import Noise, NoiseSource, bernoulli_exp, current
+from privacy.broken_noise import (
+    Antithetic,
+    DoubleZero,
+    FloatLaplace,
+    IgnoredSensitivity,
+    PermuteAndFlip,
+    Repeating,
+    SharedDraw,
+    WrongScale,
+)
+
+FALSE_ALARM = 1e-9
+DRAWS = 40_000
+SELECTIONS = 20_000
+EXACT = 7  # the value under the noise: a source that looks at it would show
+CELLS = 24
+PAIR_CELLS = 6
+
+Upper = Callable[[int], float]
+"""Pr[Z >= m] for an integer m."""
+
+
+def laplace_upper(scale: float) -> Upper:
+    """Pr[Z >= m] = p^m / (1 + p) for m >= 1, p = e^(-1/scale); 1 - Pr[Z >= 1 - m] otherwise."""
+
+    def upper(m: int) -> float:
+        return math.exp(-m / scale) / (1 + math.exp(-1 / scale)) if m >= 1 else 1 - upper(1 - m)
+
+    return upper
+
+
+def gaussian_upper(sigma: float) -> Upper:
+    """By its sum up to sigma = 200; above that by the normal law with continuity correction (the same to 1e-5)."""
+    if sigma > 200:
+        return lambda m: float(norm.sf((m - 0.5) / sigma))
+    reach = math.ceil(15 * sigma) + 2
+    weights = [math.exp(-((k / sigma) ** 2) / 2) for k in range(reach, -reach - 1, -1)]
+    above = list(accumulate(weights))
+    return lambda m: above[min(max(reach - m, 0), 2 * reach)] / above[-1]
+
+
+def edges_of(upper: Upper, scale: float, cells: int = CELLS) -> list[int]:
+    """Edges e_1 < e_2 < ... of at most `cells` cells, each of probability 1 / (2 cells) or more, of the law `upper`."""
+    reach = int(40 * scale) + 40
+    edges: list[int] = []
+    last = 1.0
+    for j in range(1, cells):
+        low, high = -reach, reach  # the smallest m with Pr[Z >= m] <= 1 - j/cells
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if upper(middle) <= 1 - j / cells else (middle, high)
+        if (not edges or high > edges[-1]) and min(last - upper(high), upper(high)) >= 1 / (2 * cells):
+            edges.append(high)
+            last = upper(high)
+    return edges
+
+
+def probabilities(upper: Upper, edges: Sequence[int]) -> list[float]:
+    at = [1.0, *(upper(edge) for edge in edges), 0.0]
+    return [high - low for high, low in pairwise(at)]
+
+
+def assert_fits(counts: Sequence[int], expected: Sequence[float], what: str) -> None:
+    """Chi-squared goodness of fit at level FALSE_ALARM; `expected` are probabilities."""
+    n = sum(counts)
+    assert min(expected) * n >= 100, "a cell is too thin for the chi-squared limit"
+    statistic = sum((c - n * p) ** 2 / (n * p) for c, p in zip(counts, expected, strict=True))
+    limit = float(chi2.isf(FALSE_ALARM, len(counts) - 1))
+    assert statistic <= limit, f"{what}: chi-squared {statistic:.1f} > {limit:.1f}"
+
+
+def power(true: Sequence[float], claimed: Sequence[float], n: int) -> float:
+    """Probability that `assert_fits` rejects n draws of the law `true` (non-central chi-squared)."""
+    shift = n * sum((t - c) ** 2 / c for t, c in zip(true, claimed, strict=True))
+    return float(ncx2.sf(chi2.isf(FALSE_ALARM, len(claimed) - 1), len(claimed) - 1, shift))
+
+
+def check_vector(draw: Callable[[int], list[int]], upper: Upper, scale: float) -> None:
+    """`draw(n)` gives n independent cells of the law `upper`, and two calls are independent.
+
+    The law of a cell (chi-squared), of pairs of neighbouring cells of one call (chi-squared, coarser cells), and two
+    calls that differ.
+    """
+    noise = draw(DRAWS)
+    edges = edges_of(upper, scale)
+    cells = Counter(sum(z >= edge for edge in edges) for z in noise)
+    assert_fits([cells[i] for i in range(len(edges) + 1)], probabilities(upper, edges), "law of one cell")
+    edges = edges_of(upper, scale, PAIR_CELLS)
+    coarse = [sum(z >= edge for edge in edges) for z in noise]
+    single = probabilities(upper, edges)
+    pairs = Counter(zip(coarse[0::2], coarse[1::2], strict=True))
+    grid = [(i, j) for i in range(len(single)) for j in range(len(single))]
+    assert_fits([pairs[c] for c in grid], [single[i] * single[j] for i, j in grid], "pairs of cells")
+    assert draw(DRAWS)[:2000] != noise[:2000], "two calls repeat"
+
+
+def check_laplace(source: NoiseSource, epsilon: Fraction, l1: int = 1) -> None:
+    """The audit of `source.laplace` at (epsilon, l1): see check_vector."""
+    scale = laplace_scale(l1, epsilon)
+
+    def draw(n: int) -> list[int]:
+        answers = source.laplace([EXACT] * n, l1_sensitivity=l1, epsilon=epsilon, label="audit")
+        return [answer - EXACT for answer in answers]
+
+    check_vector(draw, laplace_upper(scale), scale)
+
+
+def check_gaussian(source: NoiseSource, rho: Fraction, l2_squared: int = 1) -> None:
+    """The audit of `source.gaussian` at (rho, l2_squared): see check_vector."""
+    sigma = gaussian_scale(l2_squared, rho)
+
+    def draw(n: int) -> list[int]:
+        answers = source.gaussian([EXACT] * n, l2_squared=l2_squared, rho=rho, label="audit")
+        return [answer - EXACT for answer in answers]
+
+    check_vector(draw, gaussian_upper(sigma), sigma)
+
+
+def selection_law(scores: Sequence[Fraction], epsilon: Fraction, sensitivity: int) -> list[float]:
+    weights = [math.exp(float((s - max(scores)) * epsilon / (2 * sensitivity))) for s in scores]
+    return [w / sum(weights) for w in weights]
+
+
+SCORES = [Fraction(s) for s in ("0", "1", "2.5", "3", "3", "-1.25")]
+
+
+def check_select(source: NoiseSource, shift: int = 0) -> None:
+    """The audit of `source.select`: the law of the exponential mechanism, whatever is added to all scores.
+
+    The shift is where exponentiating raw scores overflows; epsilon 2, sensitivity 1, six scores, two of them equal.
+    """
+    scores = [score + shift for score in SCORES]
+    picks = Counter(source.select(scores, sensitivity=1, epsilon=Fraction(2), label="audit") for _ in range(SELECTIONS))
+    law = selection_law(SCORES, Fraction(2), 1)
+    groups = [(0, 5), (1,), (2,), (3,), (4,)]  # the two least likely together: 100 expected and more
+    assert_fits([sum(picks[i] for i in g) for g in groups], [sum(law[i] for i in g) for g in groups], "selection")
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "2"])
+def test_discrete_laplace_is_what_is_charged(epsilon: str) -> None:
+    """80,000 draws an epsilon. False alarm <= 1e-6 (module docstring)."""
+    check_laplace(current(), Fraction(epsilon))
+
+
+@pytest.mark.parametrize(("l1", "epsilon"), [(3, "1"), (10**15, "1"), (1, "0.000000001")])
+def test_discrete_laplace_of_large_scale(l1: int, epsilon: str) -> None:
+    """Vectors of joint sensitivity, and scales up to 1e15. False alarm <= 1e-6 (module docstring)."""
+    check_laplace(current(), Fraction(epsilon), l1)
+
+
+@pytest.mark.parametrize(("l2_squared", "rho"), [(1, "0.5"), (1, "0.005"), (2, "0.1"), (10**24, "0.5")])
+def test_discrete_gaussian_is_what_is_charged(l2_squared: int, rho: str) -> None:
+    """sigma = 1, 10, 3.16, 1e12; 80,000 draws each. False alarm <= 1e-6 (module docstring)."""
+    check_gaussian(current(), Fraction(rho), l2_squared)
+
+
+@pytest.mark.parametrize("factor", ["0.9", "1.1"])
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "2"])
+def test_ten_percent_of_epsilon_is_seen(epsilon: str, factor: str) -> None:
+    """Noise of 0.9 or 1.1 epsilon passed off as epsilon is rejected; the power is computed and is above 1 - 1e-6."""
+    claimed, true = laplace_scale(1, Fraction(epsilon)), laplace_scale(1, Fraction(epsilon) * Fraction(factor))
+    edges = edges_of(laplace_upper(claimed), claimed)
+    laws = [probabilities(laplace_upper(scale), edges) for scale in (true, claimed)]
+    assert power(laws[0], laws[1], DRAWS) > 1 - 1e-6
+    with pytest.raises(AssertionError, match="law of one cell"):
+        check_laplace(WrongScale(factor), Fraction(epsilon))
+
+
+@pytest.mark.parametrize("factor", ["0.81", "1.21"])
+@pytest.mark.parametrize("rho", ["0.5", "0.005"])
+def test_ten_percent_of_sigma_is_seen(rho: str, factor: str) -> None:
+    """A discrete Gaussian whose sigma is 10 % off is rejected; the power is computed and is above 1 - 1e-6."""
+    claimed, true = gaussian_scale(1, Fraction(rho)), gaussian_scale(1, Fraction(rho) * Fraction(factor))
+    edges = edges_of(gaussian_upper(claimed), claimed)
+    laws = [probabilities(gaussian_upper(sigma), edges) for sigma in (true, claimed)]
+    assert power(laws[0], laws[1], DRAWS) > 1 - 1e-6
+    with pytest.raises(AssertionError, match="law of one cell"):
+        check_gaussian(WrongScale(factor), Fraction(rho))
+
+
+LAPLACE_CONTROLS: list[tuple[Noise, str]] = [
+    (FloatLaplace(), "law of one cell"),
+    (DoubleZero(), "law of one cell"),
+    (IgnoredSensitivity(), "law of one cell"),
+    (SharedDraw(), "law of one cell"),
+    (Antithetic(), "pairs of cells"),
+    (Repeating(), "two calls repeat"),
+]
+
+
+@pytest.mark.parametrize(("source", "reason"), LAPLACE_CONTROLS, ids=[type(s).__name__ for s, _ in LAPLACE_CONTROLS])
+def test_wrong_laplace_noise_is_rejected(source: Noise, reason: str) -> None:
+    """Negative controls of check_laplace, each for its own reason (Repeating passes both laws: a fair seed)."""
+    with pytest.raises(AssertionError, match=reason):
+        check_laplace(source, Fraction(2), l1=2)
+
+
+GAUSSIAN_CONTROLS: list[tuple[Noise, str]] = [
+    (FloatLaplace(), "law of one cell"),
+    (IgnoredSensitivity(), "law of one cell"),
+    (SharedDraw(), "law of one cell"),
+    (Antithetic(), "pairs of cells"),
+    (Repeating(), "two calls repeat"),
+]
+
+
+@pytest.mark.parametrize(("source", "reason"), GAUSSIAN_CONTROLS, ids=[type(s).__name__ for s, _ in GAUSSIAN_CONTROLS])
+def test_wrong_gaussian_noise_is_rejected(source: Noise, reason: str) -> None:
+    """Negative controls of check_gaussian, each for its own reason."""
+    with pytest.raises(AssertionError, match=reason):
+        check_gaussian(source, Fraction("0.1"), l2_squared=2)
+
+
+@pytest.mark.parametrize("shift", [0, 10**6, -(10**15)])
+def test_selection_is_the_exponential_mechanism(shift: int) -> None:
+    """20,000 picks. False alarm <= 1e-6 (module docstring)."""
+    check_select(current(), shift)
+
+
+@pytest.mark.parametrize(
+    ("source", "shift"),
+    [(WrongScale("2"), 0), (WrongScale("0.8"), 0), (PermuteAndFlip(), 0), (FloatLaplace(), 10**6)],
+    ids=["factor 2 lost", "epsilon 20% off", "permute-and-flip", "overflow to a fair coin"],
+)
+def test_wrong_selection_is_rejected(source: Noise, shift: int) -> None:
+    """Negative controls of check_select."""
+    with pytest.raises(AssertionError, match="selection"):
+        check_select(source, shift)
+
+
+def test_selection_agrees_with_opendp() -> None:
+    """An independent sampler of the same law (OpenDP's Gumbel noisy max) passes the same audit. False alarm <= 1e-6."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
+    measurement = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=1.0)
+
+    class Gumbel(Noise):
+        def select(
+            self,
+            scores: Sequence[int | Fraction | Decimal],
+            *,
+            sensitivity: int | Fraction | Decimal,
+            epsilon: int | Fraction | Decimal,
+            label: str,
+        ) -> int:
+            return int(measurement([float(score) for score in scores]))
+
+    check_select(Gumbel())
+
+
+@pytest.mark.parametrize("x", ["0", "1/7", "1", "5/2", "3"])
+def test_bernoulli_exp_is_exact(x: str) -> None:
+    """True with probability e^-x: 60,000 coins; a quarter off is seen (power > 0.999). False alarm <= 1e-6."""
+    exact, n = math.exp(-float(Fraction(x))), 60_000
+    hits = sum(bernoulli_exp(Fraction(x)) for _ in range(n))
+    if exact == 1.0:
+        assert hits == n
+        return
+    assert_fits([hits, n - hits], [exact, 1 - exact], "coin")
+    assert power([0.75 * exact, 1 - 0.75 * exact], [exact, 1 - exact], n) > 0.999
