@@ -21,20 +21,20 @@ test: dev sql ## the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/uni
 test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 	@scripts/test.sh --all
 
-test-pg17: ## the same tests on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
+test-pg17: dev ## the same tests on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie make test
 
-test-bare: ## make test and make demo on a bare Debian 12, in a chroot (needs root)
+test-bare: dev ## make test and make demo on a bare Debian 12, in a chroot (needs root)
 	@scripts/chroot.sh bookworm make test demo demo-stop
 
 test-user: dev sql ## a few tests as an ordinary user, who cannot become postgres (needs root, to stop being it)
 	@scripts/test.sh --as-user
 
 demo: dev sql ## real data, two analysts, a guided psql session through the proxy
-	@demo/run.sh start
+	@"$$(scripts/paths.py venv)/bin/python" demo/demo.py start
 
 demo-stop: ## stop what `make demo` started
-	@demo/run.sh stop
+	@"$$(scripts/paths.py venv)/bin/python" demo/demo.py stop
 
 bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs one, for example bench-core
 	@for file in tests/benchmarks/bench_*.py; do name=$${file##*/bench_}; $(MAKE) --no-print-directory bench-$${name%.py} || exit 1; done

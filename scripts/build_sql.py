@@ -8,6 +8,7 @@ revokes: what an extension cannot own); sql/upgrade/ holds pg_epsilon--A--B.sql 
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import sys
@@ -79,6 +80,9 @@ def build(paths: locations.Paths | None = None) -> Path:
         if paths.build in (parent, *parent.parents):
             parent.chmod(0o755)  # a umask of 077 would close it to the server's user
     folder.chmod(0o755)
+    # The server's user cannot write __pycache__: without this every new backend would compile the engine again.
+    for source in paths.source:
+        compileall.compile_dir(source, quiet=2, maxlevels=4)
     return folder
 
 

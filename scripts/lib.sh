@@ -5,7 +5,6 @@ umask 022  # what we build must be readable by the user that the server runs as
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The system's interpreter, whatever else is on PATH: Debian's PL/Python is linked to it, and imports our packages.
 SYSTEM_PYTHON=/usr/bin/python3
-export PYTHONDONTWRITEBYTECODE=1
 
 step() { printf '==> %s\n' "$*" >&2; }
 die() {
@@ -39,6 +38,22 @@ need() {
   sudo=$(rights) || die "these Debian packages are missing, and you are not root and have no sudo: ${missing[*]}" \
     "Ask an administrator to run: apt-get install --no-install-recommends ${missing[*]}"
   apt-cache show "${missing[@]}" >/dev/null 2>&1 || refresh_lists "$sudo"  # a new machine's lists are empty
+  step "installing ${missing[*]}"
+  apt_get "$sudo" install -y --no-install-recommends "${missing[@]}" ||
+    { refresh_lists "$sudo" && apt_get "$sudo" install -y --no-install-recommends "${missing[@]}"; } ||
+    die "apt-get could not install: ${missing[*]}" "Its messages are above; then run this again."
+}
+
+apt_get() { # SUDO ARGUMENT...: quiet, unless it fails
+  local sudo=$1 log
+  shift
+  log=$(mktemp)
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 ||
+    { cat "$log" >&2 && rm -f "$log" && return 1; }
+  rm -f "$log"
+}
+
+refresh_lists "$sudo"  # a new machine's lists are empty
   step "installing ${missing[*]}"
   apt_get "$sudo" install -y --no-install-recommends "${missing[@]}" ||
     { refresh_lists "$sudo" && apt_get "$sudo" install -y --no-install-recommends "${missing[@]}"; } ||

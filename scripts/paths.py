@@ -71,13 +71,13 @@ class Paths:
 
     def as_server_user(self) -> list[str]:
         """Words to put before a command so that it runs as the server's user."""
-        return ["runuser", "-u", self.os_user, "--"] if self.os_user else []
+        return ["/usr/sbin/runuser", "-u", self.os_user, "--"] if self.os_user else []
 
 
 def python_version() -> str:
     """The system interpreter's version, as 3.11."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    command = [SYSTEM_PYTHON, "-I", "-c", code]
+    command = [str(SYSTEM_PYTHON), "-I", "-c", code]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 
 
