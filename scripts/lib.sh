@@ -53,17 +53,4 @@ apt_get() { # SUDO ARGUMENT...: quiet, unless it fails
   rm -f "$log"
 }
 
-refresh_lists "$sudo"  # a new machine's lists are empty
-  step "installing ${missing[*]}"
-  apt_get "$sudo" install -y --no-install-recommends "${missing[@]}" ||
-    { refresh_lists "$sudo" && apt_get "$sudo" install -y --no-install-recommends "${missing[@]}"; } ||
-    die "apt-get could not install: ${missing[*]}" "Its messages are above; then run this again."
-}
-
-apt_get() { # SUDO ARGUMENT...
-  local sudo=$1
-  shift
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
-}
-
 refresh_lists() { step "reading the package lists" && apt_get "$1" update; }
