@@ -1,0 +1,78 @@
+"""Aggregates that a block may ask for: a data table from PostgreSQL's name to the canonical request (internals.md §1).
+
+A new aggregate is a row of AGGREGATES; nothing else in rewrite/ knows one aggregate from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import refusals
+from .tree import function_name
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of a block. argument: "*", a node, or None; filter: a node or None."""
+
+    function: str
+    argument: Any
+    distinct: bool
+    filter: Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one PostgreSQL aggregate is written in the request. star: f(*) is allowed; arity: argument counts."""
+
+    function: str
+    arity: tuple[int, ...]
+    star: bool = False
+    distinct: bool = False
+
+
+AGGREGATES: dict[str, Rule] = {
+    "count": Rule("count", arity=(1,), star=True, distinct=True),
+}
+
+WORKS_NOW = "count(*), count(column), count(DISTINCT unit column), each with FILTER (WHERE ...)"
+
+# Fields of a FuncCall that are understood, and words for the others; any field not in _READ is refused once it is set.
+_FIELDS: dict[str, str] = {
+    "agg_order": "ORDER BY inside an aggregate",
+    "over": "OVER",
+    "agg_within_group": "WITHIN GROUP",
+    "func_variadic": "VARIADIC",
+}
+_READ = frozenset({"funcname", "args", "agg_filter", "agg_star", "agg_distinct", "funcformat", "location"})
+
+
+def compile_aggregate(call: Any, relation: str) -> Aggregate:
+    """The request's form of an aggregate call. Errors: DP003 for an unknown aggregate, or any field not understood."""
+    name = function_name(call)
+    rule = AGGREGATES.get(name[-1]) if len(name) == 1 or name[:-1] == ("pg_catalog",) else None
+    if rule is None:
+        raise refusals.part(f"aggregate {'.'.join(name)}()", relation, f"what works now: {WORKS_NOW}")
+    for slot in call:
+        if slot not in _READ and getattr(call, slot):
+            what = _FIELDS.get(slot, f"this form ({slot})")
+            raise refusals.part(f"{what} in {name[-1]}()", relation, f"what works now: {WORKS_NOW}")
+    arguments: tuple[Any, ...] = call.args or ()
+    if not (rule.star if call.agg_star else len(arguments) in rule.arity):
+        raise refusals.part(f"{name[-1]}() with these arguments", relation, f"what works now: {WORKS_NOW}")
+    if call.agg_distinct and not rule.distinct:
+        raise refusals.part(f"DISTINCT in {name[-1]}()", relation, f"what works now: {WORKS_NOW}")
+    argument: Any = "*" if call.agg_star else arguments[0]
+    return Aggregate(rule.function, argument, bool(call.agg_distinct), call.agg_filter)
+
+
+def request_of(aggregate: Aggregate, text: Callable[[Any], str]) -> dict[str, Any]:
+    """The member of request["aggregates"]; `text` writes an expression with its parameters already constants."""
+    return {
+        "function": aggregate.function,
+        "argument": aggregate.argument if isinstance(aggregate.argument, str) else text(aggregate.argument),
+        "distinct": aggregate.distinct,
+        "filter": None if aggregate.filter is None else text(aggregate.filter),
+    }

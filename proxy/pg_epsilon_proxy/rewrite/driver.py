@@ -1,0 +1,243 @@
+"""The Rewriter of session/rewriting.py: the client's own facade session says what things mean (facade-and-channel.md §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pg_epsilon.query.parse import ast, deparse
+
+from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
+from . import probes, refusals, units
+from .blocks import CallBlock, Compiled, QueryBlock, ViewBlock
+from .compile import PLAN, compile_statement
+from .explain import FORMATS
+from .names import Facts, Mentions, Names
+from .plans import BlockPlan
+from .statements import Statement, split
+from .units import Note, Unit
+
+# Longer texts are forwarded unparsed: the net answers for them.
+MAX_STATEMENT = 1_000_000
+_NOT_KEPT = "run the query itself; its answer can be kept in a temporary table"
+
+
+class SqlRewriter:
+    """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = Names(names.protected, names.views, names.functions | {PLAN})
+        self._mentions = Mentions(self._names)
+
+    def mentions(self, sql: str) -> bool:
+        return self._mentions(sql)
+
+    async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
+        """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
+        if len(sql) > MAX_STATEMENT:
+            return None
+        statements = await io.in_parser(split, sql, self._names)
+        if statements is None or not any(_relevant(item, io) for item in statements):
+            return None
+        if len(statements) == 1:
+            unit = await self._unit(statements[0], param_oids, io, extended)
+            return None if unit is None else BlockPlan([unit])
+        # PostgreSQL refuses several statements in one Parse by itself.
+        return None if extended else await self._message(statements, io)
+
+    async def _message(self, statements: list[Statement], io: SessionIO) -> BlockPlan | None:
+        """Several statements of one simple Query: plan until the first that fails, which then fails where it stands."""
+        found: list[Unit] = []
+        blocks = False
+        for index, item in enumerate(statements):
+            try:
+                unit = await self._unit(item, (), io, False) if _relevant(item, io) else None
+            except Refusal as refusal:
+                if index == 0:
+                    raise
+                found.append(_plain(units.raised(refusal)))
+                blocks = True
+                break
+            except FacadeError:
+                if not any(earlier.transaction for earlier in statements[:index]):
+                    raise
+                # The message opens or ends a transaction first: PostgreSQL must meet the error in its own place.
+                found += [_plain(rest.text) for rest in statements[index:]]
+                break
+            if unit is not None and not all(earlier.may_precede for earlier in statements[:index]):
+                raise refusals.alone()
+            blocks = blocks or unit is not None
+            found.append(unit if unit is not None else _plain(item.text))
+        return BlockPlan(found) if blocks else None
+
+    # -- one statement ------------------------------------------------------------------------------------------
+
+    async def _unit(self, item: Statement, param_oids: Sequence[int], io: SessionIO, extended: bool) -> Unit | None:
+        note = await _noted(item, io)
+        if note is not None:
+            return await _execute(item, note, io)
+        if item.treatment in ("other", "execute") or not item.candidates:
+            return None
+        if item.treatment == "refuse":
+            await self._refuse(item, io)
+            return None
+        if item.treatment == "prepare":
+            return await self._prepare(item, io)
+        if item.treatment == "copy":
+            return await self._copy(item, io)
+        described = await io.describe(item.text, param_oids)
+        if described.param_oids and not extended:
+            # "there is no parameter $1": PostgreSQL's own answer to a simple Query.
+            return None
+        target = item.node.query if item.treatment == "explain" else item.node
+        unit = await self._spliced(target, item, described.param_oids, io)
+        if unit is not None and item.treatment == "explain":
+            unit = units.explained(unit, _format(item.node), len(described.param_oids) + 1)
+        if unit is not None:
+            unit.fields = described.fields
+        return unit
+
+    async def _spliced(self, node: Any, item: Statement, oids: Sequence[int], io: SessionIO) -> Unit | None:
+        """Resolve, compile, type and splice; None if nothing in the statement is ours after all."""
+        facts = await probes.resolve(io, item.candidates, self._names)
+        if not facts.relations and not facts.functions:
+            return None
+        compiled = await _in_parser(io, compile_statement, node, facts, item.text)
+        if not compiled.blocks:
+            return None
+        _check_encoding(item.text, io)
+        types, names = await _types(compiled, oids, io)
+        unit: Unit = await _in_parser(io, units.spliced, compiled, types, names, oids)
+        unit.types = await probes.type_names(io, oids)
+        return unit
+
+    async def _refuse(self, item: Statement, io: SessionIO) -> None:
+        """A view, rule, function or materialised view that would hold a block."""
+        facts = await probes.resolve(io, item.candidates, self._names)
+        if facts.relations or facts.functions:
+            raise refusals.shape(
+                "a view, rule, function or materialized view cannot hold a query over protected data", _NOT_KEPT
+            )
+
+    async def _copy(self, item: Statement, io: SessionIO) -> Unit | None:
+        """COPY is analysed when it runs, so its query is described by itself; no parameter reaches it."""
+        described = Described((), None)
+        if item.node.query is not None:
+            described = await io.describe(await _in_parser(io, deparse, item.node.query))
+        if described.param_oids:
+            return None
+        unit = await self._spliced(item.node, item, (), io)
+        if unit is not None:
+            unit.text, unit.literal = item.text, True
+        return unit
+
+    async def _prepare(self, item: Statement, io: SessionIO) -> Unit | None:
+        node = item.node
+        declared: list[int] = []
+        if node.argtypes:
+            casts = await _in_parser(io, _null_casts, node.argtypes)
+            declared = [field.type_oid for field in (await io.describe(casts)).fields or ()]
+        described = await io.describe(await _in_parser(io, deparse, node.query), declared)
+        body = await self._spliced(node.query, item, described.param_oids, io)
+        return None if body is None else units.prepared(node, body, body.types)
+
+
+async def _noted(item: Statement, io: SessionIO) -> Note | None:
+    """The note of the SQL-prepared statement that `item` executes, if it is still the one that we prepared."""
+    name = item.executes
+    note = io.sql_prepared.get(name) if name is not None else None
+    if note is None:
+        return None
+    text = await probes.prepared_text(io, note.name)
+    if text is None or note.text not in text:
+        io.sql_prepared.pop(note.name, None)
+        return None
+    return note if isinstance(note, Note) else None
+
+
+async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
+    if item.treatment != "execute":
+        raise refusals.shape("EXECUTE of a query over protected data must stand by itself", _NOT_KEPT)
+    if len(item.node.params or ()) != len(note.types):
+        return None
+    _check_encoding(item.text, io)
+    unit: Unit = await _in_parser(io, units.execution, item.node, note)
+    unit.text = item.text
+    return unit
+
+
+async def _types(
+    compiled: Compiled, oids: Sequence[int], io: SessionIO
+) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """Column types of every block, from describing its core (or the view) in the client's session; and view columns."""
+    types: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
+    for block in compiled.blocks:
+        if isinstance(block, CallBlock):
+            continue
+        described = await (
+            _describe_view(block, io) if isinstance(block, ViewBlock) else _describe_core(block, oids, io)
+        )
+        fields = described.fields or ()
+        types[block.number] = await probes.column_types(io, fields)
+        if isinstance(block, ViewBlock):
+            names[block.number] = [field.name for field in fields]
+    return types, names
+
+
+async def _describe_core(block: QueryBlock, oids: Sequence[int], io: SessionIO) -> Described:
+    return await io.describe(block.core, oids)
+
+
+async def _describe_view(block: ViewBlock, io: SessionIO) -> Described:
+    return await io.describe(block.shape)
+
+
+async def _in_parser(io: SessionIO, function: Any, *args: Any) -> Any:
+    """Run on the parser thread; a statement too deep for our walks is refused, not crashed on."""
+    try:
+        return await io.in_parser(function, *args)
+    except RecursionError:
+        raise refusals.too_deep() from None
+
+
+def _relevant(item: Statement, io: SessionIO) -> bool:
+    return bool(item.candidates) or item.executes in io.sql_prepared
+
+
+def _plain(text: str) -> Unit:
+    return Unit(text=text, template=text)
+
+
+def _check_encoding(text: str, io: SessionIO) -> None:
+    """Where a constant's bytes do not mean what the parser read, no block is answered."""
+    if io.parameter_status("standard_conforming_strings") == "off":
+        raise refusals.shape(
+            "queries over protected data need standard_conforming_strings", "SET standard_conforming_strings = on"
+        )
+    if not text.isascii() and io.parameter_status("client_encoding") not in (None, "UTF8"):
+        raise refusals.shape(
+            "queries over protected data with non-ASCII characters need client_encoding UTF8",
+            "SET client_encoding = 'UTF8'",
+        )
+
+
+def _format(node: Any) -> str:
+    for option in node.options or ():
+        if option.defname == "format":
+            name = (option.arg.sval or "").lower() if isinstance(option.arg, ast.String) else ""
+            if name not in FORMATS:
+                raise refusals.shape(
+                    f"EXPLAIN (FORMAT {name}) is not supported over protected data", "use FORMAT TEXT or JSON"
+                )
+            return name
+    return "text"
+
+
+def _null_casts(types: Sequence[Any]) -> str:
+    """A query whose columns have the given types: describing it gives their OIDs."""
+    null = ast.A_Const(isnull=True)
+    return "SELECT " + ", ".join(deparse(ast.TypeCast(arg=null, typeName=kind)) for kind in types)
+
+
+__all__ = ["Facts", "Names", "SqlRewriter"]

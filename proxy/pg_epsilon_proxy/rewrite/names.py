@@ -1,0 +1,70 @@
+"""What the brain knows of the facade: names with the net, views of schema dp, dp_* functions; and what names resolve to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+# (catalog, schema, name) exactly as written after the lexer's folding; None where not written.
+RelationName = tuple[str | None, str | None, str]
+
+# Aggregates of pg_catalog, used where no probe has told better (prokind = 'a').
+_AGGREGATES = (
+    "any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp cume_dist "
+    "dense_rank every json_agg json_agg_strict json_arrayagg json_object_agg json_object_agg_strict "
+    "json_object_agg_unique json_object_agg_unique_strict json_objectagg jsonb_agg jsonb_agg_strict "
+    "jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique jsonb_object_agg_unique_strict max min mode "
+    "percent_rank percentile_cont percentile_disc range_agg range_intersect_agg rank regr_avgx regr_avgy "
+    "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev stddev_pop stddev_samp "
+    "string_agg sum var_pop var_samp variance xmlagg"
+)
+BUILTIN_AGGREGATES = frozenset(_AGGREGATES.split(" "))
+
+
+@dataclass(frozen=True)
+class Names:
+    """One version of the facade. protected, views: (schema, name); functions: names in schema dp, e.g. dp_count."""
+
+    protected: frozenset[tuple[str, str]]
+    views: frozenset[tuple[str, str]] = frozenset()
+    functions: frozenset[str] = frozenset()
+
+    def last_parts(self) -> frozenset[str]:
+        """Unqualified names whose appearance makes a statement worth resolving."""
+        return frozenset(name for _, name in self.protected | self.views)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A resolved name. role: "protected" or "view" (of schema dp). columns: published, in order, no system columns."""
+
+    schema: str
+    name: str
+    role: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the names of one statement mean in the client's session. Absent relations are none of ours."""
+
+    relations: Mapping[RelationName, Relation] = field(default_factory=dict)
+    functions: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = BUILTIN_AGGREGATES
+
+
+class Mentions:
+    """Cheap text test: False means that no spelling in the text can name something of ours."""
+
+    def __init__(self, names: Names) -> None:
+        # Names inside quoted identifiers keep their case and double their quotes; everything is compared lower-cased.
+        self._needles = tuple(sorted({*_needles(names.last_parts()), "dp_", "dp.", 'dp"', "execute"}))
+
+    def __call__(self, sql: str) -> bool:
+        text = sql.lower()
+        # A Unicode-escaped identifier (U&"\0061dult") can spell any name: only the parser knows.
+        return 'u&"' in text or any(needle in text for needle in self._needles)
+
+
+def _needles(names: Iterable[str]) -> Iterable[str]:
+    return (name.lower().replace('"', '""') for name in names)

@@ -1,0 +1,75 @@
+"""The one line that says how an answer came about (composition.md §9: public facts only). One place builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_OFF = frozenset({"off", "false", "no", "0", "f", "n"})
+
+
+def wanted(setting: str | None, application_name: str | None) -> bool:
+    """dp.notices, if set; otherwise on for psql alone (programs do not expect notices)."""
+    if setting is None or setting.strip() == "":
+        return application_name == "psql"
+    return setting.strip().lower() not in _OFF
+
+
+def notice_text(notice: Mapping[str, Any]) -> str:
+    """E.g. `dp: laplace, epsilon 0.1 charged, ±30 at 95%, 0.9 of 1 left, as of 2026-11-21 02:00:00+00`."""
+    if notice.get("text"):
+        # The engine's own words, which a direct caller of dp_count sees too.
+        return str(notice["text"])
+    parts = [_path(notice), _charge(notice), margin_text(notice), _left(notice), _as_of(notice)]
+    return "dp: " + ", ".join(part for part in parts if part)
+
+
+def warnings_of(notice: Mapping[str, Any]) -> list[str]:
+    """Flags that come from released values or public facts, e.g. that groups may be missing."""
+    return [str(item) for item in notice.get("warnings") or ()]
+
+
+def margin_text(notice: Mapping[str, Any]) -> str:
+    """`±30 at 95%`, `±unknown`, or nothing."""
+    margin = notice.get("margin")
+    if margin is None:
+        return ""
+    confidence = notice.get("confidence")
+    return f"±{margin}" + (f" at {_percent(confidence)}" if confidence is not None else "")
+
+
+def charge_text(charge: Mapping[str, Any] | None) -> str:
+    """`epsilon 0.1`, `rho 0.02`, with delta if there is one; `nothing` for a cost of 0."""
+    parts = [f"{kind} {value}" for kind, value in (charge or {}).items() if not _is_zero(value)]
+    return ", ".join(parts) if parts else "nothing"
+
+
+def _path(notice: Mapping[str, Any]) -> str:
+    words = [str(notice[key]) for key in ("path", "mechanism") if notice.get(key)]
+    return " ".join(dict.fromkeys(words))
+
+
+def _charge(notice: Mapping[str, Any]) -> str:
+    return f"{charge_text(notice.get('charge'))} charged" if "charge" in notice else ""
+
+
+def _left(notice: Mapping[str, Any]) -> str:
+    left, cap = notice.get("left"), notice.get("cap")
+    if left is None:
+        return ""
+    return f"{left} of {cap} left" if cap is not None else f"{left} left"
+
+
+def _as_of(notice: Mapping[str, Any]) -> str:
+    return f"as of {notice['as_of']}" if notice.get("as_of") else ""
+
+
+def _percent(confidence: Any) -> str:
+    return f"{round(float(confidence) * 100, 6):g}%"
+
+
+def _is_zero(value: Any) -> bool:
+    try:
+        return value is None or float(value) == 0
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,74 @@
+"""How one message will be answered: the Plan of session/rewriting.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..session.rewriting import BoundParams, Field, Refusal, SessionIO
+from .runner import run_unit
+from .splice import splice
+from .units import Unit, parameter_oids, raised
+
+
+class BlockPlan:
+    """A message's statements, at least one of them with blocks. Simple protocol: made for one message, run once."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = list(units)
+        self._counts: list[int] = []
+        self._stopped: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "; ".join(unit.text for unit in self._units)
+
+    @property
+    def param_oids(self) -> Sequence[int]:
+        unit = self._units[0]
+        return list(unit.oids) if self.literal else parameter_oids(unit)
+
+    @property
+    def hidden(self) -> int:
+        return 0 if self.literal else len(self._units[0].marks)
+
+    @property
+    def fields(self) -> Sequence[Field] | None:
+        return self._units[0].fields
+
+    @property
+    def literal(self) -> bool:
+        return self._units[0].literal
+
+    async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
+        """Run every statement's blocks, in order. A refusal of a later statement ends the message there: the earlier
+        ones were paid for and are shown, then the error, as PostgreSQL would."""
+        documents: list[str] = []
+        self._counts, self._stopped = [], None
+        for index, unit in enumerate(self._units):
+            try:
+                found = await run_unit(unit, bind, io)
+            except Refusal as refusal:
+                if index == 0:
+                    raise
+                self._stopped = raised(refusal)
+                break
+            self._counts.append(len(found))
+            documents += found
+        return documents
+
+    def splice_simple(self, documents: Sequence[str]) -> str:
+        texts: list[str] = []
+        rest = list(documents)
+        for unit, count in zip(self._units, self._counts, strict=False):
+            texts.append(_spliced(unit, rest[:count]))
+            rest = rest[count:]
+        if self._stopped is not None:
+            texts.append(self._stopped)
+        return "; ".join(texts)
+
+
+def _spliced(unit: Unit, documents: Sequence[str]) -> str:
+    values = list(documents)
+    arguments = values.pop(0) if unit.execute is not None else ""
+    text = splice(unit.template, dict(zip(unit.marks, values, strict=True)))
+    return text if unit.execute is None else text.replace(unit.execute.arguments, arguments)

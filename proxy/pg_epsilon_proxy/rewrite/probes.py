@@ -1,0 +1,152 @@
+"""Questions to the client's own facade session: what names mean there, what types blocks have, what parameters hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pg_epsilon.query.parse import ast
+
+from ..session.rewriting import BoundParams, Field, SessionIO
+from . import refusals
+from .names import Facts, Names, Relation, RelationName
+from .scope import Candidates
+from .tree import quote_identifier, statement
+
+# One round trip: relations with their published columns, and which function names are aggregates.
+_RESOLVE = """
+SELECT q.n::pg_catalog.text, s.nspname, c.relname,
+       (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum)::pg_catalog.text FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+  FROM pg_catalog.jsonb_array_elements_text($1::pg_catalog.jsonb) WITH ORDINALITY AS q(name, n)
+  JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(q.name)
+  JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+UNION ALL
+SELECT DISTINCT 'aggregate', NULL::pg_catalog.name, p.proname, NULL::pg_catalog.text FROM pg_catalog.pg_proc p
+ WHERE p.prokind = 'a' AND p.proname::pg_catalog.text IN
+       (SELECT pg_catalog.jsonb_array_elements_text($2::pg_catalog.jsonb))"""
+
+_TYPES = """
+SELECT u.t FROM pg_catalog.unnest(dp.column_types($1::pg_catalog.oid[], $2::pg_catalog.int2[],
+  $3::pg_catalog.oid[], $4::pg_catalog.int4[])) WITH ORDINALITY AS u(t, n) ORDER BY u.n"""
+
+_TYPE_NAMES = """
+SELECT pg_catalog.format_type(q.o::pg_catalog.oid, NULL)
+  FROM pg_catalog.jsonb_array_elements_text($1::pg_catalog.jsonb) WITH ORDINALITY AS q(o, n) ORDER BY q.n"""
+
+_SETTINGS = """
+SELECT dp.session_settings()::pg_catalog.text,
+       (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name = 'statement_timeout')"""
+
+_PREPARED = "SELECT p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.name = $1::pg_catalog.text"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What dp.session_settings() says now, and statement_timeout in seconds (None: no limit)."""
+
+    values: Mapping[str, Any]
+    timeout: float | None
+
+
+async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
+    """What the candidates' names mean in this session: search_path and temporary tables decide, as in PostgreSQL."""
+    written = sorted(wanted.relations, key=lambda name: tuple(part or "" for part in name))
+    asked = json.dumps([_regclass(name) for name in written])
+    rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions))])
+    relations: dict[RelationName, Relation] = {}
+    aggregates = set()
+    for mark, schema, name, columns in rows:
+        if mark == "aggregate":
+            aggregates.add(name or "")
+            continue
+        found = (schema or "", name or "")
+        role = "protected" if found in names.protected else "view" if found in names.views else None
+        if role is not None:
+            relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
+    return Facts(relations, wanted.calls, frozenset(aggregates))
+
+
+def _regclass(name: RelationName) -> str:
+    return ".".join(quote_identifier(part) for part in name[1:] if part is not None)
+
+
+async def column_types(io: SessionIO, fields: Sequence[Field]) -> list[str]:
+    """The fields' types as text, with typmod, and COLLATE where the column's collation is not the type's default."""
+    if not fields:
+        return []
+    arrays = (
+        [field.table_oid for field in fields],
+        [field.attnum for field in fields],
+        [field.type_oid for field in fields],
+        [field.typmod for field in fields],
+    )
+    rows = await io.fetch(_TYPES, ["{" + ",".join(map(str, array)) + "}" for array in arrays])
+    return [row[0] or "text" for row in rows]
+
+
+async def type_names(io: SessionIO, oids: Sequence[int]) -> list[str]:
+    """format_type of each OID."""
+    if not oids:
+        return []
+    rows = await io.fetch(_TYPE_NAMES, [json.dumps([str(oid) for oid in oids])])
+    return [row[0] or "text" for row in rows]
+
+
+async def settings(io: SessionIO) -> Settings:
+    """The session's settings at execution: constants, now() and dp.* of a block mean what they say there."""
+    values, timeout = (await io.fetch(_SETTINGS))[0]
+    milliseconds = int(timeout or 0)
+    return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None)
+
+
+async def prepared_text(io: SessionIO, name: str) -> str | None:
+    """The text that the session's prepared statement `name` came from."""
+    rows = await io.fetch(_PREPARED, [name])
+    return rows[0][0] if rows else None
+
+
+def as_json(expression: str, type_name: str) -> str:
+    """SQL that turns a value into a JSON scalar: numbers exact, dates ISO; what JSON would nest goes as text."""
+    nested = type_name.endswith("]") or type_name in ("json", "jsonb")
+    return f"({expression})::pg_catalog.text" if nested else expression
+
+
+async def parameter_values(
+    io: SessionIO, numbers: Iterable[int], bind: BoundParams | None, oids: Sequence[int], types: Sequence[str]
+) -> dict[int, str | None]:
+    """The bound values as text, by number; the facade decodes the client's bytes, in whatever format they came."""
+    wanted = sorted(numbers)
+    if not wanted:
+        return {}
+    items = ", ".join(as_json(f"${number}", types[number - 1]) for number in wanted)
+    rows = await io.fetch(f"SELECT pg_catalog.jsonb_build_array({items})::pg_catalog.text", bind or (), oids)
+    return dict(zip(wanted, scalars(rows[0][0]), strict=True))
+
+
+def scalars(text: str | None) -> list[str | None]:
+    """The elements of a JSON array of scalars, numbers digit by digit. Error: DP003 for a nested value."""
+    values: list[str | None] = []
+    for item in json.loads(text or "[]", parse_float=str, parse_int=str):
+        if isinstance(item, bool):
+            values.append("true" if item else "false")
+        elif item is None or isinstance(item, str):
+            values.append(item)
+        else:
+            raise refusals.shape("a parameter of a composite type is not supported here", "send scalar parameters")
+    return values
+
+
+def constant(value: str | None, type_name: str) -> Any:
+    """A typed constant as a tree: no text is ever pasted into SQL."""
+    cast = statement(f"SELECT NULL::{type_name}").targetList[0].val
+    if value is not None:
+        cast.arg = ast.A_Const(isnull=False, val=ast.String(sval=value))
+    return cast
+
+
+def constants(values: Mapping[int, str | None], types: Sequence[str]) -> dict[int, Any]:
+    """Typed constants by parameter number."""
+    return {number: constant(value, types[number - 1]) for number, value in values.items()}

@@ -1,0 +1,131 @@
+"""Running blocks: parameters become constants, requests are asked, answers become documents. This charges."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pg_epsilon.query.parse import deparse
+
+from ..session.rewriting import BoundParams, SessionIO
+from . import probes, refusals
+from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
+from .explain import call_text, json_text, lines
+from .notices import notice_text, wanted, warnings_of
+from .splice import document, encode
+from .units import Execution, Unit
+
+
+@dataclass
+class Inputs:
+    """What a statement's blocks may depend on besides their own text: all public to the asker."""
+
+    settings: probes.Settings
+    constants: Mapping[int, Any]
+    params: Any
+    oids: list[int]
+    deadline: float | None
+
+
+async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[str]:
+    """Documents of one statement, in the order of its marks. Charges, EXPLAIN aside. Errors: Refusal, FacadeError."""
+    if unit.note is not None:
+        await _remember(unit, io)
+    if not unit.blocks or unit.note is not None:
+        return []
+    inputs = await (_inputs(unit, bind, io) if unit.execute is None else _evaluated(unit, unit.execute, io))
+    if unit.explained is not None:
+        return [await _explain(unit, inputs, io)]
+    documents = [await _document(block, inputs, io) for block in unit.blocks]
+    if unit.execute is not None:
+        # First the argument list, as SQL constants: evaluated once, so the statement sees what the blocks saw.
+        documents.insert(0, await io.in_parser(arguments_text, inputs.constants))
+    return documents
+
+
+async def _remember(unit: Unit, io: SessionIO) -> None:
+    """Note a PREPARE, unless the name is taken: then the PREPARE is about to fail and the older statement stays."""
+    if unit.note is not None and await probes.prepared_text(io, unit.note.name) is None:
+        io.sql_prepared[unit.note.name] = unit.note
+
+
+async def _inputs(
+    unit: Unit, bind: BoundParams | None, io: SessionIO, values: Mapping[int, str | None] | None = None
+) -> Inputs:
+    settings = await probes.settings(io)
+    if values is None:
+        needed = frozenset().union(*(block.parameters() for block in unit.blocks))
+        values = await probes.parameter_values(io, needed, bind, unit.oids, unit.types)
+    constants = await io.in_parser(probes.constants, values, unit.types)
+    deadline = None if settings.timeout is None else asyncio.get_running_loop().time() + settings.timeout
+    return Inputs(settings, constants, bind or (), unit.oids, deadline)
+
+
+async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:
+    """EXECUTE's arguments, evaluated on the facade, in place of bound parameters."""
+    rows = await io.fetch(execute.evaluate) if execute.evaluate is not None else [["[]"]]
+    texts = probes.scalars(rows[0][0])
+    inputs = await _inputs(unit, None, io, dict(enumerate(texts, 1)))
+    inputs.params = texts
+    return inputs
+
+
+async def _document(block: Block, inputs: Inputs, io: SessionIO) -> str:
+    if isinstance(block, ViewBlock):
+        return document([tuple(row) for row in await io.upstream.rows(block.sql)])
+    request = await _request(block, inputs, io)
+    if isinstance(block, CallBlock) and block.free:
+        return encode(await io.upstream.plan(request))
+    answer = await io.upstream.query(request, timeout=_left(inputs))
+    rows = answer.get("rows")
+    if not isinstance(rows, list):
+        raise refusals.broken("no rows")
+    if isinstance(block, QueryBlock):
+        check_width(block, rows)
+    _notify(answer.get("notice") or {}, inputs.settings.values, io)
+    return document(rows) if isinstance(block, QueryBlock) else encode(answer)
+
+
+async def _request(block: QueryBlock | CallBlock, inputs: Inputs, io: SessionIO) -> dict[str, Any]:
+    if isinstance(block, QueryBlock):
+        return await io.in_parser(block.request, inputs.constants, inputs.settings.values)
+    rows = await io.fetch(block.sql, inputs.params, inputs.oids)
+    if not rows or rows[0][0] is None:
+        raise refusals.shape(f"{block.function}() was called with NULL for its relation", "name a relation")
+    request: dict[str, Any] = json.loads(rows[0][0])
+    return request
+
+
+def _left(inputs: Inputs) -> float | None:
+    """Seconds of statement_timeout that remain; it bounds the wait, not the charge (composition.md §10.3)."""
+    if inputs.deadline is None:
+        return None
+    return max(0.001, inputs.deadline - asyncio.get_running_loop().time())
+
+
+def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionIO) -> None:
+    name = settings.get("application_name") or io.parameter_status("application_name")
+    if notice and wanted(settings.get("dp.notices"), name):
+        io.notice("NOTICE", notice_text(notice))
+        for warning in warnings_of(notice):
+            io.notice("NOTICE", f"dp: {warning}")
+
+
+async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for block in unit.blocks:
+        if isinstance(block, ViewBlock):
+            found.append((f"view {block.relation.schema}.{block.relation.name}", {"charge": "nothing"}))
+            continue
+        request = await _request(block, inputs, io)
+        found.append((call_text(request), await io.upstream.plan(request)))
+    text = [json_text(found, unit.shown)] if unit.explained == "json" else lines(found, unit.shown)
+    return document([(line,) for line in text])
+
+
+def arguments_text(constants: Mapping[int, Any]) -> str:
+    """An EXECUTE's argument list as SQL constants, in order."""
+    return ", ".join(deparse(constants[number]) for number in sorted(constants))

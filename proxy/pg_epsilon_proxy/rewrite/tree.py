@@ -1,0 +1,96 @@
+"""Walks over PostgreSQL parse trees that know nothing of privacy. Nodes are changed in place; lists are tuples."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pg_epsilon.query.parse import ast, children, parse_statements
+
+Node = Any
+
+
+def is_node(value: Any) -> bool:
+    """True for a parse tree node (not a tuple, enum, string or number)."""
+    return isinstance(value, ast.Node)
+
+
+def kind(node: Node) -> str:
+    """The node's struct name, e.g. "SelectStmt"."""
+    return type(node).__name__
+
+
+def walk(value: Any, stop: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """Yield every node under `value`, itself first, depth first; where `stop` holds, the node but nothing below."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple):
+            pending.extend(reversed(item))
+        elif is_node(item):
+            yield item
+            if stop is None or not stop(item):
+                pending.extend(reversed(list(children(item))))
+
+
+def replace_children(node: Node, function: Callable[[Node], Node], skip: frozenset[str] = frozenset()) -> None:
+    """Replace every direct child node c (through tuples) by function(c), in place."""
+    for slot in node:
+        if slot not in skip:
+            before = getattr(node, slot)
+            after = replace(before, function)
+            if after is not before:
+                setattr(node, slot, after)
+
+
+def replace(value: Any, function: Callable[[Node], Node]) -> Any:
+    """function(value) for a node, element by element for tuples, anything else unchanged."""
+    if isinstance(value, tuple):
+        items = tuple(replace(item, function) for item in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    return function(value) if is_node(value) else value
+
+
+def substitute(node: Node, function: Callable[[Node], Node | None]) -> Node:
+    """A deep copy of `node` in which every node for which function gives a node is replaced by it, top down."""
+
+    def visit(item: Node) -> Node:
+        new = function(item)
+        if new is not None:
+            return new
+        replace_children(item, visit)
+        return item
+
+    return visit(copy.deepcopy(node))
+
+
+def strings(names: Any) -> tuple[str, ...]:
+    """The texts of a list of String nodes; a star is "*"."""
+    return tuple((name.sval or "") if isinstance(name, ast.String) else "*" for name in names or ())
+
+
+def function_name(call: Node) -> tuple[str, ...]:
+    """A FuncCall's name as written, folded by PostgreSQL's own lexer: ("count",) or ("dp", "dp_count")."""
+    return strings(call.funcname)
+
+
+def column(*names: str) -> Node:
+    """A ColumnRef, e.g. column("b1", "c1")."""
+    return ast.ColumnRef(fields=tuple(ast.String(sval=name) for name in names))
+
+
+def statement(sql: str) -> Node:
+    """The tree of our own one-statement SQL text."""
+    return parse_statements(sql)[0].stmt
+
+
+def quote_literal(text: str) -> str:
+    """`text` as a string constant, whatever standard_conforming_strings says."""
+    quoted = text.replace("'", "''")
+    return f"'{quoted}'" if "\\" not in text else " E'" + quoted.replace("\\", "\\\\") + "'"
+
+
+def quote_identifier(name: str) -> str:
+    """`name` always quoted."""
+    return '"' + name.replace('"', '""') + '"'

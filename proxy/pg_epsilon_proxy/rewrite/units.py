@@ -1,0 +1,157 @@
+"""One statement ready to be answered: its text, and what must be asked of the private database before it runs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pg_epsilon.query.parse import ast, deparse
+
+from ..session.rewriting import JSONB_OID, Field
+from . import refusals
+from .blocks import Block, Compiled
+from .explain import COLUMN
+from .probes import as_json
+from .splice import fill, text_with_parameters, with_literals
+from .tree import quote_identifier, quote_literal, statement
+
+# PostgreSQL's limit on parameters of one statement.
+MAX_PARAMETERS = 65_535
+
+
+@dataclass
+class Unit:
+    """One statement of a message.
+
+    text: with $n documents; template: with marks in their place; marks: in the order in which documents come.
+    shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
+    format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs.
+    """
+
+    text: str
+    template: str = ""
+    shown: str = ""
+    marks: list[str] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    oids: list[int] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    fields: Sequence[Field] | None = None
+    literal: bool = False
+    explained: str | None = None
+    note: Note | None = None
+    execute: Execution | None = None
+
+    @property
+    def documents(self) -> int:
+        """How many documents its run gives."""
+        return len(self.marks)
+
+
+@dataclass
+class Note:
+    """What SQL PREPARE leaves in the session: text is compared with pg_prepared_statements before it is believed."""
+
+    name: str
+    text: str
+    blocks: list[Block]
+    oids: list[int]
+    types: list[str]
+
+
+@dataclass
+class Execution:
+    """An EXECUTE of a noted statement. arguments: the list's mark; evaluate: one query for all of them."""
+
+    note: Note
+    arguments: str
+    evaluate: str | None
+
+
+def mark() -> str:
+    """A word that no statement contains."""
+    return "pge_" + secrets.token_hex(16)
+
+
+def spliced(
+    compiled: Compiled,
+    types: Mapping[int, Sequence[str]],
+    names: Mapping[int, Sequence[str]],
+    oids: Sequence[int],
+) -> Unit:
+    """A statement with its blocks cut out and documents put in: document n is parameter len(oids) + n."""
+    offset = len(oids)
+    if offset + len(compiled.blocks) > MAX_PARAMETERS:
+        raise refusals.shape("too many parameters", "use fewer parameters or fewer queries in one statement")
+    fill(compiled, types, names, offset)
+    marks = {offset + block.number: mark() for block in compiled.blocks}
+    return Unit(
+        text=text_with_parameters(compiled.node),
+        template=with_literals(compiled.node, marks),
+        marks=list(marks.values()),
+        blocks=list(compiled.blocks),
+        oids=list(oids),
+    )
+
+
+def explained(outer: Unit, form: str, number: int) -> Unit:
+    """EXPLAIN: the statement is never run; one document holds the lines. number: of its parameter."""
+    shown = quote_identifier(COLUMN)
+    kind = "json" if form == "json" else "text"
+    word = mark()
+    # One shape for both formats: the text is cast outside where the client expects json.
+    query = f"SELECT t.c1::pg_catalog.{kind} AS {shown} FROM pg_catalog.jsonb_to_recordset({{}}) AS t(c1 text)"
+    return Unit(
+        text=query.format(f"${number}"),
+        template=query.format(f"'{word}'::pg_catalog.jsonb"),
+        marks=[word],
+        blocks=outer.blocks,
+        oids=outer.oids,
+        types=outer.types,
+        explained=form,
+        shown=outer.text,
+    )
+
+
+def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
+    """PREPARE p(t1, ..., jsonb, ...) AS the rewritten statement; its blocks run at EXECUTE."""
+    declared = ", ".join([*types, *("jsonb" for _ in body.blocks)])
+    text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
+    return Unit(text=text, template=text, note=Note(node.name, text, body.blocks, body.oids, list(types)))
+
+
+def execution(node: Any, note: Note) -> Unit:
+    """EXECUTE p(arguments, documents): arguments are evaluated once, first, and sent as constants."""
+    evaluate = None
+    if note.types:
+        casts = [
+            ast.TypeCast(arg=argument, typeName=statement(f"SELECT NULL::{kind}").targetList[0].val.typeName)
+            for argument, kind in zip(node.params, note.types, strict=True)
+        ]
+        items = ", ".join(as_json(deparse(cast), kind) for cast, kind in zip(casts, note.types, strict=True))
+        evaluate = f"SELECT pg_catalog.jsonb_build_array({items})::pg_catalog.text"
+    arguments, marks = mark(), [mark() for _ in note.blocks]
+    documents = ", ".join(f"'{word}'::pg_catalog.jsonb" for word in marks)
+    template = f"EXECUTE {quote_identifier(note.name)}({f'{arguments}, ' if note.types else ''}{documents})"
+    return Unit(
+        text=deparse(node),
+        template=template,
+        marks=marks,
+        blocks=note.blocks,
+        oids=note.oids,
+        types=note.types,
+        literal=True,
+        execute=Execution(note, arguments, evaluate),
+    )
+
+
+def raised(refusal: Any) -> str:
+    """`SELECT dp.raise(...)`: the refusal of a later statement of a message, after the earlier ones ran."""
+    parts = (refusal.sqlstate, refusal.message, refusal.detail, refusal.hint)
+    return f"SELECT dp.raise({', '.join('NULL' if part is None else quote_literal(part) for part in parts)})"
+
+
+def parameter_oids(unit: Unit) -> list[int]:
+    """OIDs of the rewritten text's parameters: the client's, then jsonb for each document."""
+    return [*unit.oids, *(JSONB_OID for _ in unit.marks)]
