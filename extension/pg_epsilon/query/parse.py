@@ -1,4 +1,4 @@
-"""PostgreSQL's own parser behind one door: the only module that imports pglast (licence and crash safety, design.md §6).
+"""PostgreSQL's own parser behind one door: the only module that imports pglast (licence, crash safety; design.md §6).
 
 `parse_expression` reads exactly one scalar expression of an analyst; `parse_statements` reads whole statements for the
 proxy, which runs it on a thread with a large stack. Nothing here touches rows.
@@ -31,8 +31,8 @@ __all__ = [
 # libpg_query recurses per operator: 50 kB of "1+1+..." kills a process with an 8 MB stack, and the engine parses inside
 # a PostgreSQL backend, where a crash restarts the whole cluster (facade-and-channel.md §6, parser safety).
 MAX_EXPRESSION = 16_384
-# Lists are wide, chains are deep: at most this many tokens other than constants and commas keeps libpg_query's recursion
-# under a quarter of an 8 MB stack.
+# Lists are wide, chains are deep: at most this many tokens other than constants and commas keeps libpg_query's
+# recursion under a quarter of an 8 MB stack.
 MAX_TOKENS = 4_000
 # Our walks take a few Python frames a level, and Python's default limit is 1,000 frames.
 MAX_DEPTH = 96
@@ -44,7 +44,7 @@ _ONE = "write one scalar expression, for example age > 30"
 
 
 def parse_statements(sql: str) -> tuple[Any, ...]:
-    """Return the RawStmt nodes of `sql`; pglast's ParseError passes through. No size limit: the caller owns the stack."""
+    """Return the RawStmt nodes of `sql`; ParseError passes through. No size limit: the caller has the stack."""
     return tuple(parser.parse_sql(sql))
 
 
@@ -62,7 +62,7 @@ def parse_expression(text: str) -> Any:
     """Parse `text` as exactly one scalar expression and return its node.
 
     Errors: DP003 (too long, too deep, not one expression, a clause, a second statement or name smuggled in, NUL, lone
-    surrogate), with the position in characters of `text`. Node locations count from the wrapped text: use `position_of`.
+    surrogate), with the position in characters of `text`. Node locations count from the wrapped text: `position_of`.
     """
     if len(text) > MAX_EXPRESSION:
         raise DPError(SHAPE, f"the expression is longer than {MAX_EXPRESSION} characters", "shorten it", position=0)
@@ -70,7 +70,7 @@ def parse_expression(text: str) -> Any:
     wrapped = _PREFIX + text + _SUFFIX
     try:
         tokens = parser.scan(text)
-    except parser.Error:
+    except parser.ParseError:
         tokens = []  # a lexical error: the parser says which, and where
     if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
         raise DPError(SHAPE, f"the expression has more than {MAX_TOKENS} operators and names", "shorten it", position=0)

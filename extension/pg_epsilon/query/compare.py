@@ -1,0 +1,286 @@
+"""Comparisons and logic: common types, canonical operand order, flattened AND/OR. Every operator here is total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from pg_epsilon.query.context import Context
+from pg_epsilon.query.literals import check_encoding, coerce, fold_term, literal, quote, to_float, trimmed
+from pg_epsilon.query.types import (
+    BOOL,
+    BPCHAR,
+    DATE,
+    EXACT,
+    FLOAT4,
+    FLOAT8,
+    MAX_DIGITS,
+    MOMENTS,
+    NUMBERS,
+    NUMERIC,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    WIDE,
+    Kind,
+    Term,
+    Test,
+    Type,
+)
+
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+COMPARISONS = frozenset(_FLIPPED)
+_TRUE, _FALSE = literal(BOOL, "true"), literal(BOOL, "false")
+_INT_ORDER = {"pg_catalog.int2": 0, "pg_catalog.int4": 1, "pg_catalog.int8": 2, "pg_catalog.numeric": 3}
+
+
+def columns_of(terms: Sequence[Term]) -> frozenset[str]:
+    """Return the columns that any of the terms reads."""
+    return frozenset().union(*(term.columns for term in terms))
+
+
+def boolean(ctx: Context, node: Any, term: Term) -> Term:
+    """Return `term` as a boolean, or refuse."""
+    term = coerce(ctx, node, term, BOOL)
+    if term.kind is not Kind.BOOL:
+        raise ctx.refuse(node, f"a condition must be boolean, not {term.kind.value}", "compare it with something")
+    return term
+
+
+def combine(operator: str, terms: Sequence[Term]) -> Term:
+    """Return AND or OR of booleans: flattened, without duplicates and neutral constants, sorted."""
+    neutral, absorbing = (_TRUE, _FALSE) if operator == "AND" else (_FALSE, _TRUE)
+    flat: dict[str, Term] = {}
+    for term in terms:
+        for part in term.parts[1] if term.parts and term.parts[0] == operator else (term,):
+            flat.setdefault(part.sql, part)
+    if absorbing.sql in flat:
+        return absorbing
+    flat.pop(neutral.sql, None)
+    operands = tuple(flat[sql] for sql in sorted(flat))
+    if not operands:
+        return neutral
+    if len(operands) == 1:
+        return operands[0]
+    sql = "(" + f" {operator} ".join(term.sql for term in operands) + ")"
+    return Term(sql, BOOL, columns_of(operands), parts=(operator, operands))
+
+
+def negate(term: Term) -> Term:
+    """Return NOT term."""
+    if term.literal and term.value is not None:
+        return _FALSE if term.value == "true" else _TRUE
+    return Term(f"(NOT {term.sql})", BOOL, term.columns)
+
+
+def compare(ctx: Context, node: Any, operator: str, left: Term, right: Term) -> Term:
+    """Return `left operator right`, the constant on the right."""
+    left, right = pair(ctx, node, left, right)
+    if (left.constant, left.sql) > (right.constant, right.sql):
+        left, right, operator = right, left, _FLIPPED[operator]
+    left, right = trimmed(left), trimmed(right)
+    test = _test(operator, left, (right,))
+    return Term(f"({left.sql} {operator} {right.sql})", BOOL, left.columns | right.columns, test=test)
+
+
+def distinct(ctx: Context, node: Any, left: Term, right: Term, negated: bool) -> Term:
+    """Return `left IS [NOT] DISTINCT FROM right`, the constant on the right."""
+    left, right = (trimmed(term) for term in pair(ctx, node, left, right))
+    if (left.constant, left.sql) > (right.constant, right.sql):
+        left, right = right, left
+    word = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
+    return Term(f"({left.sql} {word} {right.sql})", BOOL, left.columns | right.columns)
+
+
+def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negated: bool) -> Term:
+    """Return `left [NOT] IN (elements)`: one sorted list if all are constants of one type, else comparisons."""
+    pairs = [pair(ctx, node, left, element) for element in elements]
+    same = len({(a.sql, b.type.name if b.kind not in EXACT else "exact") for a, b in pairs}) == 1
+    if left.constant or not same or any(not term.constant for term in elements):
+        operator, word = ("<>", "AND") if negated else ("=", "OR")
+        return combine(word, [compare(ctx, node, operator, left, element) for element in elements])
+    values = {term.sql: term for term in (trimmed(b) for _, b in pairs)}
+    if len(values) == 1:
+        return compare(ctx, node, "<>" if negated else "=", left, elements[0])
+    ordered = [values[sql] for sql in sorted(values)]
+    target = pairs[0][0]
+    word = "NOT IN" if negated else "IN"
+    test = None if negated else _test("=", target, [term for term in ordered if not term.null])
+    sql = f"({target.sql} {word} ({', '.join(values[key].sql for key in sorted(values))}))"
+    return Term(sql, BOOL, target.columns, test=test)
+
+
+def between(ctx: Context, node: Any, value: Term, bounds: tuple[Term, Term], symmetric: bool, negated: bool) -> Term:
+    """Return `value [NOT] BETWEEN [SYMMETRIC] low AND high` as comparisons, PostgreSQL's own definition."""
+
+    def inside(low: Term, high: Term) -> Term:
+        if negated:
+            return combine("OR", [compare(ctx, node, "<", value, low), compare(ctx, node, ">", value, high)])
+        return combine("AND", [compare(ctx, node, ">=", value, low), compare(ctx, node, "<=", value, high)])
+
+    low, high = bounds
+    if not symmetric:
+        return inside(low, high)
+    return combine("AND" if negated else "OR", [inside(low, high), inside(high, low)])
+
+
+def pair(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Term, Term]:
+    """Bring two operands of a comparison to types between which PostgreSQL compares without a failing conversion."""
+    if {left.kind, right.kind} <= MOMENTS and left.kind is not right.kind:
+        return _align_moments(ctx, node, left, right)
+    (left, right), _ = settle(ctx, node, (left, right), strict=False)
+    return left, right
+
+
+def settle(ctx: Context, node: Any, terms: Sequence[Term], strict: bool = True) -> tuple[tuple[Term, ...], Type]:
+    """Give operands one common type; `strict` also rules out the conversions that only a comparison can do without."""
+    kinds = {term.kind for term in terms} - {Kind.UNKNOWN}
+    if not kinds:
+        kinds = {Kind.TEXT}
+    if kinds <= NUMBERS:
+        return _settle_numbers(ctx, node, terms, strict)
+    if kinds == {Kind.TEXT}:
+        return _settle_text(ctx, node, terms)
+    typed = {term.type for term in terms if term.kind is not Kind.UNKNOWN}
+    if len(kinds) > 1 or len({type_.name for type_ in typed}) > 1:
+        names = " and ".join(sorted({type_.name.removeprefix("pg_catalog.") for type_ in typed}))
+        raise ctx.refuse(node, f"{names} do not go together", "write the constant in the type of the column")
+    type_ = next(iter(typed))
+    if type_.kind is Kind.OTHER:
+        raise ctx.refuse(
+            node,
+            f"values of type {type_.name} cannot be compared here",
+            "only IS NULL and IS NOT NULL work on columns of this type",
+        )
+    return tuple(coerce(ctx, node, term, type_) for term in terms), type_
+
+
+def _settle_numbers(ctx: Context, node: Any, terms: Sequence[Term], strict: bool) -> tuple[tuple[Term, ...], Type]:
+    typed = [term.type for term in terms if term.kind is not Kind.UNKNOWN]
+    floats = {type_.name for type_ in typed if type_.kind is Kind.FLOAT}
+    if not floats:
+        type_ = NUMERIC
+        if all(one.kind is Kind.INT for one in typed):
+            type_ = max(typed, key=lambda one: _INT_ORDER[one.name])
+        return tuple(coerce(ctx, node, term, type_) for term in terms), type_
+    if all(one.name == FLOAT4.name for one in typed):
+        return tuple(coerce(ctx, node, term, FLOAT4) for term in terms), FLOAT4
+    if strict and FLOAT4.name in floats:
+        raise ctx.refuse(node, "real and other number types do not go together here", "compare them instead")
+    return tuple(_as_float(ctx, node, term) for term in terms), FLOAT8
+
+
+def _as_float(ctx: Context, node: Any, term: Term) -> Term:
+    if term.kind is Kind.UNKNOWN:
+        return coerce(ctx, node, term, FLOAT8)
+    if term.kind is Kind.FLOAT:
+        return term
+    if term.literal:
+        return to_float(ctx, node, term)
+    if term.type.name != NUMERIC.name:
+        return term  # int2, int4, int8 convert to float8 without fail
+    if not fits_float(term):
+        raise ctx.refuse(
+            node,
+            "an unbounded numeric cannot be compared with a floating point value: the conversion may fail",
+            "compare each with a constant, or ask the owner for numeric(p,s)",
+        )
+    return Term(f"{term.sql}::{FLOAT8.name}", FLOAT8, term.columns)
+
+
+def fits_float(term: Term) -> bool:
+    """Whether every finite value converts to float8 without overflow or underflow."""
+    return term.size is not None and max(term.size) <= MAX_DIGITS
+
+
+def _settle_text(ctx: Context, node: Any, terms: Sequence[Term]) -> tuple[tuple[Term, ...], Type]:
+    columns = [term.type for term in terms if not term.constant]
+    if len({(type_.collation, type_.deterministic) for type_ in columns}) > 1:
+        raise ctx.refuse(node, "the columns have different collations", "compare each with a constant")
+    padded = {term.type.name == BPCHAR.name for term in terms if term.kind is Kind.TEXT}
+    base = BPCHAR if padded == {True} else TEXT
+    collation, deterministic = (columns[0].collation, columns[0].deterministic) if columns else (None, True)
+    type_ = replace(base, collation=collation, deterministic=deterministic)
+    settled = []
+    for term in terms:
+        term = coerce(ctx, node, term, type_)
+        if term.type.name != type_.name:  # bpchar loses its padding before it meets text
+            term = replace(term, sql=f"{term.sql}::{type_.name}", type=type_, literal=False, value=None, column=None)
+        settled.append(term)
+    return tuple(settled), type_
+
+
+def _align_moments(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Term, Term]:
+    """Dates and times of different types: convert the constant as the session's TimeZone says, never the column."""
+    if left.constant and not right.constant:
+        right, left = _align_moments(ctx, node, right, left)
+        return left, right
+    if not right.constant:
+        if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+            return left, right  # date_cmp_timestamp is total
+        raise ctx.refuse(
+            node,
+            f"columns of {left.kind.value} and {right.kind.value} cannot be compared: it depends on the time zone",
+            "cast the timestamp with time zone: (x AT TIME ZONE 'UTC')",
+        )
+    zone = quote_zone(ctx, node)
+    converted = {
+        (Kind.DATE, Kind.TIMESTAMPTZ): (f"({right.sql} AT TIME ZONE {zone})", TIMESTAMP),
+        (Kind.TIMESTAMP, Kind.TIMESTAMPTZ): (f"({right.sql} AT TIME ZONE {zone})", TIMESTAMP),
+        (Kind.TIMESTAMP, Kind.DATE): (f"{right.sql}::{TIMESTAMP.name}", TIMESTAMP),
+        (Kind.TIMESTAMPTZ, Kind.DATE): (f"({right.sql}::{TIMESTAMP.name} AT TIME ZONE {zone})", TIMESTAMPTZ),
+        (Kind.TIMESTAMPTZ, Kind.TIMESTAMP): (f"({right.sql} AT TIME ZONE {zone})", TIMESTAMPTZ),
+    }.get((left.kind, right.kind))
+    if converted is None:
+        return left, right
+    sql, type_ = converted
+    right = fold_term(ctx, node, Term(sql, type_))
+    if left.kind is Kind.DATE and right.value is not None and right.value.endswith(" 00:00:00"):
+        right = literal(DATE, right.value.removesuffix(" 00:00:00"))
+    return left, right
+
+
+def quote_zone(ctx: Context, node: Any, zone: str | None = None) -> str:
+    """Return the session's TimeZone, or `zone`, as a literal, once PostgreSQL has accepted it (public input)."""
+    name = ctx.scope.timezone if zone is None else zone
+    check_encoding(ctx, node, name)
+    probe = f"('2000-01-01 00:00:00+00'::pg_catalog.timestamptz AT TIME ZONE {quote(name)})::pg_catalog.text"
+    ctx.folded(probe, node, f'the time zone "{name[:60]}"')
+    return quote(name)
+
+
+def _test(operator: str, left: Term, values: Sequence[Term]) -> Test | None:
+    """Describe a comparison of a bare column with constants of its own type, for partition restrictions."""
+    if left.column is None or operator == "<>" or not values:
+        return None
+    if any(not value.literal or value.value is None or value.kind is not left.kind for value in values):
+        return None
+    if left.kind is Kind.TEXT and (left.type.name != TEXT.name or not left.type.deterministic):
+        return None
+    return Test(left.column, operator, tuple(str(value.value) for value in values))
+
+
+def is_zero(term: Term) -> bool:
+    """Whether a term is the exact constant zero."""
+    return term.literal and term.kind in EXACT and term.value is not None and Decimal(term.value) == 0
+
+
+__all__ = [
+    "COMPARISONS",
+    "WIDE",
+    "between",
+    "boolean",
+    "columns_of",
+    "combine",
+    "compare",
+    "distinct",
+    "fits_float",
+    "is_zero",
+    "member",
+    "negate",
+    "pair",
+    "quote_zone",
+    "settle",
+]

@@ -1,0 +1,199 @@
+"""The compiler's values: types by kind, terms (validated SQL with its type), and the scope an expression is read in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pg_epsilon.query.schema import Column, Relation
+
+Fold = Callable[[Sequence[str]], Sequence[str | None]]
+
+
+class FoldError(Exception):
+    """What a Fold raises when PostgreSQL refuses one of the constants: the analyst's own mistake, never about a row."""
+
+
+class Kind(Enum):
+    """The classes of types whose operators we know to be total; OTHER supports IS [NOT] NULL only."""
+
+    BOOL = "boolean"
+    INT = "integer"
+    NUMERIC = "numeric"
+    FLOAT = "floating point"
+    TEXT = "text"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamp with time zone"
+    TIME = "time"
+    UUID = "uuid"
+    ENUM = "enum"
+    INTERVAL = "interval"
+    OTHER = "other"
+    UNKNOWN = "untyped literal"
+
+
+NUMBERS = frozenset({Kind.INT, Kind.NUMERIC, Kind.FLOAT})
+EXACT = frozenset({Kind.INT, Kind.NUMERIC})
+MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type as the generated SQL has it: `name` is what follows `::` (an enum's name comes from the catalog)."""
+
+    kind: Kind
+    name: str
+    collation: str | None = None
+    deterministic: bool = True
+    labels: tuple[str, ...] | None = None
+
+
+BOOL = Type(Kind.BOOL, "pg_catalog.bool")
+INT4 = Type(Kind.INT, "pg_catalog.int4")
+INT8 = Type(Kind.INT, "pg_catalog.int8")
+# The result of integer arithmetic: an integer to the analyst, computed in numeric so that it cannot overflow.
+WIDE = Type(Kind.INT, "pg_catalog.numeric")
+NUMERIC = Type(Kind.NUMERIC, "pg_catalog.numeric")
+FLOAT4 = Type(Kind.FLOAT, "pg_catalog.float4")
+FLOAT8 = Type(Kind.FLOAT, "pg_catalog.float8")
+TEXT = Type(Kind.TEXT, "pg_catalog.text")
+BPCHAR = Type(Kind.TEXT, "pg_catalog.bpchar")
+DATE = Type(Kind.DATE, "pg_catalog.date")
+TIMESTAMP = Type(Kind.TIMESTAMP, "pg_catalog.timestamp")
+TIMESTAMPTZ = Type(Kind.TIMESTAMPTZ, "pg_catalog.timestamptz")
+TIME = Type(Kind.TIME, "pg_catalog.time")
+UUID = Type(Kind.UUID, "pg_catalog.uuid")
+INTERVAL = Type(Kind.INTERVAL, "pg_catalog.interval")
+UNKNOWN = Type(Kind.UNKNOWN, "pg_catalog.text")
+
+# PostgreSQL's fixed OIDs (pg_type.dat).
+_BY_OID = {
+    16: BOOL,
+    21: Type(Kind.INT, "pg_catalog.int2"),
+    23: INT4,
+    20: INT8,
+    1700: NUMERIC,
+    700: FLOAT4,
+    701: FLOAT8,
+    25: TEXT,
+    1043: TEXT,
+    1042: BPCHAR,
+    1082: DATE,
+    1114: TIMESTAMP,
+    1184: TIMESTAMPTZ,
+    1083: TIME,
+    2950: UUID,
+    1186: INTERVAL,
+}
+# Decimal digits before and after the point that a value of the type can have.
+_INT_SIZE = {"pg_catalog.int2": (5, 0), "pg_catalog.int4": (10, 0), "pg_catalog.int8": (19, 0)}
+# Far from numeric's 131,072 digits and from the 308 of float8, so that neither can be reached.
+MAX_DIGITS = 250
+
+
+def type_of(column: Column) -> Type:
+    """Return the compiler's type of a column; Kind.OTHER for what has no total operators here."""
+    if column.enum_labels is not None:
+        return Type(Kind.ENUM, column.type_name, labels=column.enum_labels)
+    base = _BY_OID.get(column.type_oid)
+    if base is None:
+        return Type(Kind.OTHER, column.type_name)
+    if base.kind is Kind.TEXT:
+        return Type(Kind.TEXT, base.name, column.collation, column.collation_deterministic)
+    return base
+
+
+def size_of(column: Column) -> tuple[int, int] | None:
+    """Return (digits before, digits after the point) that bound every finite value of the column; None if unbounded."""
+    base = _BY_OID.get(column.type_oid)
+    if base is None or column.enum_labels is not None:
+        return None
+    if base.kind is Kind.INT:
+        return _INT_SIZE[base.name]
+    if base.kind is Kind.NUMERIC and column.typmod >= 4:
+        precision = ((column.typmod - 4) >> 16) & 0xFFFF
+        scale = (((column.typmod - 4) & 0x7FF) ^ 1024) - 1024  # 11 bits, signed, since PostgreSQL 15
+        return max(precision - scale, 1), max(scale, 0)
+    return None
+
+
+@dataclass(frozen=True)
+class Test:
+    """`column operator constants`, in text: what a partition restriction may be computed from (composition.md §5.1)."""
+
+    column: str
+    operator: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A compiled subexpression: SQL that needs no further parentheses and cannot raise on any row.
+
+    value: the text of a plain constant (None also for NULL, see `null`); size: bound on the digits of finite values;
+    parts: the flattened operands of AND or OR; origin: the node of a constant, for positions.
+    """
+
+    sql: str
+    type: Type
+    columns: frozenset[str] = frozenset()
+    literal: bool = False
+    value: str | None = None
+    size: tuple[int, int] | None = None
+    nonzero: bool = False
+    column: str | None = None
+    test: Test | None = None
+    parts: tuple[str, tuple[Term, ...]] | None = None
+    origin: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the term reads no column."""
+        return not self.columns
+
+    @property
+    def null(self) -> bool:
+        """Whether the term is the literal NULL."""
+        return self.literal and self.value is None
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the term's type."""
+        return self.type.kind
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names and settings mean in an expression: public inputs only (composition.md §7.1).
+
+    alias: the analyst's alias of the relation; sql_alias: the one in generated SQL; now: the session's now() as
+    timestamptz text; timezone: the session's TimeZone.
+    """
+
+    relation: Relation
+    alias: str | None = None
+    sql_alias: str = "r"
+    encoding: str = "UTF8"
+    timezone: str = "UTC"
+    server_version: int = 150000
+    now: str | None = None
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A validated expression: canonical SQL over `scope.sql_alias` that raises on no row (rule R1).
+
+    kind and type_name describe the SQL's result; columns are those it reads; constant means it reads none.
+    """
+
+    sql: str
+    kind: Kind
+    type_name: str
+    columns: frozenset[str]
+    constant: bool
+    size: tuple[int, int] | None = None
+    column: str | None = None
+    conjuncts: tuple[Term, ...] = field(default=())
