@@ -84,10 +84,11 @@ def test_the_curve_grows_with_epsilon_and_order(epsilon: Decimal, order: Decimal
 @pytest.mark.parametrize("epsilon", ["0.03", "0.5", "1", "4"])
 @pytest.mark.parametrize("order", ["1.5", "2", "8", "64"])
 def test_the_curve_covers_discrete_laplace_noise(epsilon: str, order: str) -> None:
-    """P is the true divergence of our discrete noise (its loss is always +-epsilon), above the continuous one (E-23)."""
+    """P is the true divergence of discrete noise (its loss is always +-epsilon), above the continuous one (E-23)."""
     a, e = float(order), float(epsilon)
     true = discrete_laplace_rdp(e, a)
-    continuous = math.log(a / (2 * a - 1) * math.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * math.exp(-a * e)) / (a - 1)
+    share = a / (2 * a - 1)
+    continuous = math.log(share * math.exp((a - 1) * e) + (1 - share) * math.exp(-a * e)) / (a - 1)
     assert true > continuous
     assert float(pure_to_rdp(Decimal(epsilon), Decimal(order))) == pytest.approx(true, rel=1e-9)
 

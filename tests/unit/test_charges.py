@@ -1,0 +1,152 @@
+"""Charges in native form: exact sums, rounding against us, the table of composition.md §4, the ledger's JSON."""
+
+from __future__ import annotations
+
+import decimal
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pg_epsilon.accounting.charges import KINDS, Charge, add, share, total_delta, total_pure, total_rdp
+from pg_epsilon.accounting.curves import DEFAULT_ORDERS, bounded_range_to_rdp, pure_to_rdp
+from pg_epsilon.errors import DPError
+
+SOME = settings(database=None, deadline=None, max_examples=80)
+ZERO = Decimal(0)
+AMOUNTS = st.decimals(Decimal("1e-18"), 1000, places=18)
+
+
+def charges() -> st.SearchStrategy[Charge]:
+    return st.one_of(
+        st.builds(lambda e: Charge.of("laplace", epsilon=e), AMOUNTS),
+        st.builds(lambda e: Charge.of("exponential", epsilon=e), AMOUNTS),
+        st.builds(lambda r: Charge.of("gaussian", rho=r), AMOUNTS),
+        st.builds(
+            lambda e, d: Charge.of("import", epsilon=e, delta=d), AMOUNTS, st.decimals(0, Decimal("0.99"), places=18)
+        ),
+    )
+
+
+def test_ten_tenths_are_exactly_one() -> None:
+    assert total_pure([Charge.of("laplace", epsilon=Decimal("0.1"))] * 10) == (Decimal(1), ZERO)
+
+
+@SOME
+@given(amounts=st.lists(AMOUNTS, max_size=30))
+def test_pure_sums_are_exact(amounts: list[Decimal]) -> None:
+    """Whatever precision the caller's decimal context has."""
+    with decimal.localcontext(prec=5):
+        epsilon, delta = total_pure([Charge.of("laplace", epsilon=amount) for amount in amounts])
+    assert Fraction(epsilon) == sum(map(Fraction, amounts))
+    assert delta == 0
+
+
+def test_a_sum_that_would_round_is_an_error_and_not_a_wrong_sum() -> None:
+    with pytest.raises(decimal.Inexact):
+        add([Decimal(10) ** 50, Decimal("1e-18")])
+
+
+def test_the_table() -> None:
+    """composition.md §4, row by row."""
+    epsilon, rho, delta = Decimal("0.5"), Decimal("0.125"), Decimal("1e-7")
+    p = tuple(pure_to_rdp(epsilon, a) for a in DEFAULT_ORDERS)
+    laplace, gaussian = Charge.of("laplace", epsilon=epsilon), Charge.of("gaussian", rho=rho)
+    exponential = Charge.of("exponential", epsilon=epsilon)
+    imported = Charge.of("import", epsilon=epsilon, delta=delta)
+    assert (laplace.pure(), laplace.rdp(DEFAULT_ORDERS), laplace.delta) == ((epsilon, ZERO), p, ZERO)
+    assert (gaussian.rdp(DEFAULT_ORDERS), gaussian.delta) == (tuple(a * rho for a in DEFAULT_ORDERS), ZERO)
+    assert exponential.pure() == (epsilon, ZERO)
+    assert exponential.rdp(DEFAULT_ORDERS) == tuple(bounded_range_to_rdp(epsilon, a) for a in DEFAULT_ORDERS)
+    assert exponential.rdp([Decimal(2)])[0] == Decimal("0.0625") < p[0]
+    assert (imported.pure(), imported.rdp(DEFAULT_ORDERS), imported.delta) == ((epsilon, delta), p, delta)
+
+
+def test_a_gaussian_on_a_pure_dataset_is_dp005_with_a_hint() -> None:
+    with pytest.raises(DPError) as refused:
+        total_pure([Charge.of("laplace", epsilon=1), Charge.of("gaussian", rho=1)])
+    assert refused.value.sqlstate == "DP005"
+    assert refused.value.hint is not None
+    assert "renyi" in refused.value.hint
+
+
+@SOME
+@given(listed=st.lists(charges(), max_size=6))
+def test_a_list_is_the_sum_of_its_charges(listed: list[Charge]) -> None:
+    orders = DEFAULT_ORDERS[::5]
+    total = total_rdp(listed, orders)
+    for i, order in enumerate(orders):
+        assert Fraction(total[i]) == sum(Fraction(charge.rdp([order])[0]) for charge in listed)
+    assert Fraction(total_delta(listed)) == sum(Fraction(charge.delta) for charge in listed)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert total_pure([]) == (ZERO, ZERO)
+    assert total_rdp([], DEFAULT_ORDERS) == (0,) * len(DEFAULT_ORDERS)
+    assert total_delta([]) == 0
+
+
+@SOME
+@given(charge=charges())
+def test_json_keeps_the_native_form(charge: Charge) -> None:
+    """§3.5: what is read back is what was entered, and not a converted figure."""
+    document = json.loads(json.dumps(charge.to_json()))
+    assert set(document) == {"kind", *KINDS[charge.kind].parameters}
+    assert all("E" not in text for text in document.values())
+    assert Charge.from_json(document) == charge
+
+
+def test_json_is_plain() -> None:
+    assert Charge.of("laplace", epsilon=Decimal("0.10")).to_json() == {"kind": "laplace", "epsilon": "0.1"}
+    assert Charge.of("laplace", epsilon=100).to_json() == {"kind": "laplace", "epsilon": "100"}
+    assert Charge.of("import", epsilon=Decimal("1e-3"), delta=0).to_json() == {
+        "kind": "import",
+        "epsilon": "0.001",
+        "delta": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"kind": "laplace"},
+        {"kind": "none", "epsilon": "1"},
+        {"kind": "laplace", "rho": "1"},
+        {"kind": "laplace", "epsilon": "1", "delta": "0"},
+        {"kind": "laplace", "epsilon": "a"},
+    ],
+)
+def test_a_charge_of_another_shape_is_dp003(document: dict[str, str]) -> None:
+    with pytest.raises(DPError) as refused:
+        Charge.from_json(document)
+    assert refused.value.sqlstate == "DP003"
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, 1001, Decimal("NaN"), Decimal("-Infinity")])
+def test_a_charge_out_of_range_is_dp005(epsilon: int | Decimal) -> None:
+    for kind, name in (("laplace", "epsilon"), ("gaussian", "rho"), ("exponential", "epsilon")):
+        with pytest.raises(DPError) as refused:
+            Charge.of(kind, **{name: epsilon})
+        assert refused.value.sqlstate == "DP005"
+    for delta in (-1, 1, Decimal("NaN")):
+        with pytest.raises(DPError):
+            Charge.of("import", epsilon=1, delta=delta)
+
+
+def test_long_amounts_are_rounded_up() -> None:
+    """A third is charged as 0.333…4, and 1e-30 as 1e-18: never less than was drawn, and never 0."""
+    assert Charge.of("laplace", epsilon=Fraction(1, 3)).pure()[0] == Decimal("0.333333333333333334")
+    assert Charge.of("laplace", epsilon=Decimal("1e-30")).pure()[0] == Decimal("1e-18")
+
+
+@SOME
+@given(amount=AMOUNTS, parts=st.integers(1, 50))
+def test_shares_fit_into_the_amount(amount: Decimal, parts: int) -> None:
+    """§14.3: parts times the share is at most the amount, and the next larger share would not fit."""
+    part = Fraction(share(amount, parts))
+    assert parts * part <= Fraction(amount) < parts * (part + Fraction(1, 10**18))
