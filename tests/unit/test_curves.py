@@ -95,7 +95,7 @@ def test_the_curve_covers_discrete_laplace_noise(epsilon: str, order: str) -> No
 
 @pytest.mark.parametrize("epsilon", ["0.03", "1", "4"])
 def test_randomised_response_attains_the_curve(epsilon: str) -> None:
-    """Two outcomes with odds e^epsilon: its Rényi divergence is P, so no smaller curve holds for all pure mechanisms."""
+    """Two outcomes, odds e^epsilon: its Rényi divergence is P, so no smaller curve holds for all pure mechanisms."""
     q = 1 / (1 + math.exp(-float(epsilon)))
     for order in DEFAULT_ORDERS[:12]:
         a = float(order)
