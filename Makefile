@@ -25,7 +25,7 @@ test-pg17: dev ## the same tests on bare Debian 13 with PostgreSQL 17 (in a chro
 	@scripts/chroot.sh trixie make test
 
 test-bare: dev ## make test and make demo on a bare Debian 12, in a chroot (needs root)
-	@scripts/chroot.sh bookworm make test demo demo-stop
+	@scripts/chroot.sh --always bookworm make test demo demo-stop
 
 test-user: dev sql ## a few tests as an ordinary user, who cannot become postgres (needs root, to stop being it)
 	@scripts/test.sh --as-user

@@ -18,7 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import paths as locations
 
 NAME = "pg_epsilon"
-HEAD = f'\\echo Use "CREATE EXTENSION {NAME}" to load this file. \\quit\n'
+# CREATE EXTENSION runs the script with search_path = dp, pg_temp: whoever made schema dp before could shadow operators.
+HEAD = f"""\\echo Use "CREATE EXTENSION {NAME}" to load this file. \\quit
+
+SET LOCAL search_path = pg_catalog, pg_temp;
+"""
 
 
 def version(root: Path) -> str:

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# chroot.sh RELEASE COMMAND...: run a command, in a copy of the checkout, on a bare Debian RELEASE (bookworm, trixie).
+# chroot.sh [--always] RELEASE COMMAND...: run a command, in a copy of the checkout, on a bare Debian RELEASE (bookworm, trixie).
 #
 # The same machine with another distribution: its PostgreSQL, its Python. Only what debootstrap's smallest variant has
 # is there, plus make, so `make test` inside also shows that it installs all that it needs. The tree is kept in the
 # runtime directory: a second run takes only the tests' time.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# Without --always, and if this machine is that RELEASE, the command just runs here.
+always=
+[ "$1" != --always ] || { always=yes && shift; }
 release=$1
 shift
-if [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = "$release" ] && [ -z "${PG_EPSILON_CHROOT:-}" ]; then
+if [ -z "$always" ] && [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = "$release" ]; then
   step "this is Debian $release: no chroot"
   exec "$@"
 fi
@@ -67,7 +70,7 @@ unshare --mount --propagation private --pid --fork --kill-child bash -c '
   shift
   # No PYTHON* or virtual environment of the caller; the certificates and proxies that he uses, if any.
   unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PG_EPSILON_PG PG_EPSILON_RUNTIME PG_EPSILON_VENV MAKEFLAGS MAKELEVEL
-  export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 PG_EPSILON_CHROOT=1
+  export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
   cd "$target/checkout"
   exec chroot "$target" bash -c "cd /checkout && exec \"\$@\"" bash "$@"
 ' bash "${folders[@]}" -- "$@" || status=$?
