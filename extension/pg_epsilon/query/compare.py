@@ -255,11 +255,23 @@ def _test(operator: str, left: Term, values: Sequence[Term]) -> Test | None:
     """Describe a comparison of a bare column with constants of its own type, for partition restrictions."""
     if left.column is None or operator == "<>" or not values:
         return None
-    if any(not value.literal or value.value is None or value.kind is not left.kind for value in values):
+    texts = [_in_type_of(left, value) for value in values]
+    if None in texts or (left.kind is Kind.TEXT and (left.type.name != TEXT.name or not left.type.deterministic)):
         return None
-    if left.kind is Kind.TEXT and (left.type.name != TEXT.name or not left.type.deterministic):
+    if left.kind is Kind.DATE and values[0].kind is Kind.TIMESTAMP and operator in "<>":
+        operator += "="  # the date of the moment itself may satisfy it
+    return Test(left.column, operator, tuple(str(text) for text in texts))
+
+
+def _in_type_of(column: Term, value: Term) -> str | None:
+    if not value.literal or value.value is None:
         return None
-    return Test(left.column, operator, tuple(str(value.value) for value in values))
+    if value.kind is column.kind:
+        return value.value
+    if (column.kind, value.kind) == (Kind.DATE, Kind.TIMESTAMP) and "infinity" not in value.value:
+        day, _, clock = value.value.partition(" ")
+        return f"{day} BC" if clock.endswith(" BC") else day
+    return None
 
 
 def is_zero(term: Term) -> bool:

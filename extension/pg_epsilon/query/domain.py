@@ -1,0 +1,220 @@
+"""Declared domains → group keys (rule R4: every key, also the empty ones, comes from the declaration, none from data)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query.literals import identifier, quote
+from pg_epsilon.query.schema import Column
+from pg_epsilon.query.types import Kind, type_of
+
+MAX_KEYS = 1_000_000
+
+_REFUSED = {
+    Kind.FLOAT: "equal floating point values can have several texts",
+    Kind.INTERVAL: "equal intervals can have several texts",
+    Kind.OTHER: "only simple types have a declared domain",
+}
+_TRUE = frozenset({"t", "true", "yes", "on", "1"})
+_FALSE = frozenset({"f", "false", "no", "off", "0"})
+_DAYS = re.compile(r"\s*(\d{1,6})?\s*(day|week)s?\s*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Equal cells of `step` from `lower` to `upper`, all inclusive; a value's key is its cell's lower end."""
+
+    keys: Callable[[], tuple[str, ...]]
+    size: int
+    sql: Callable[[str], str]
+
+
+def key_domain(column: Column) -> tuple[str | None, ...]:
+    """Return the ordered, complete list of group keys of a column, as text outputs; None last if it may be NULL.
+
+    Public: a function of the declaration and the type only. Values outside it belong to no group. Errors: DP004 if no
+    finite domain is declared, DP005 if it has more than MAX_KEYS keys, DP003 if the type cannot be a key.
+    """
+    _check(column)
+    policy = column.policy
+    assert policy is not None  # noqa: S101 -- _check refused it
+    keys: tuple[str, ...]
+    kind = type_of(column).kind
+    grid = _grid(column)
+    if policy.domain is not None:
+        keys = tuple(dict.fromkeys(_canonical(column, value) for value in policy.domain))
+    elif policy.edges is not None and kind not in (Kind.BOOL, Kind.ENUM):
+        keys = tuple(_canonical(column, value) for value in policy.edges)[:-1]
+    elif kind is Kind.BOOL:
+        keys = ("f", "t")
+    elif kind is Kind.ENUM:
+        keys = column.enum_labels or ()
+    elif grid is not None:
+        if grid.size > MAX_KEYS:
+            raise DPError(
+                OUT_OF_RANGE,
+                f"column {column.name} has {grid.size} declared keys, more than {MAX_KEYS}",
+                "ask the owner for a coarser resolution, or restrict the question with WHERE",
+            )
+        keys = grid.keys()
+    else:
+        raise _no_domain(column)
+    if not keys:
+        raise _no_domain(column)
+    return (*keys, None) if policy.nullable else keys
+
+
+def key_sql(column: Column, sql_alias: str = "r") -> str:
+    """Return SQL (text) for the key of a row; a value outside the declared domain gives a text that is not a key.
+
+    Total. The engine pins DateStyle ISO and TimeZone UTC. Errors: DP003 if the type cannot be a key, DP004 undeclared.
+    """
+    _check(column)
+    policy = column.policy
+    x = f"{sql_alias}.{identifier(column.name)}"
+    if policy is not None and policy.domain is None:
+        if policy.edges is not None and type_of(column).kind not in (Kind.BOOL, Kind.ENUM):
+            return _edges_sql(column, policy.edges, x)
+        grid = _grid(column)
+        if grid is not None:
+            return grid.sql(x)
+    return _text_sql(column, x)
+
+
+def _text_sql(column: Column, x: str) -> str:
+    kind = type_of(column).kind
+    if kind is Kind.NUMERIC:
+        return f"pg_catalog.trim_scale({x})::pg_catalog.text"
+    if kind is Kind.BOOL:
+        return f"(CASE WHEN {x} THEN 't'::pg_catalog.text WHEN NOT {x} THEN 'f'::pg_catalog.text END)"
+    return f"{x}::pg_catalog.text"
+
+
+def _check(column: Column) -> None:
+    type_ = type_of(column)
+    why = _REFUSED.get(type_.kind)
+    if type_.kind is Kind.TEXT and not type_.deterministic:
+        why = "equal texts of a nondeterministic collation can differ"
+    if why is not None:
+        raise DPError(
+            SHAPE, f"column {column.name} of type {column.type_name} cannot be a group key: {why}", "group by another"
+        )
+    if column.policy is None:
+        raise _no_domain(column)
+
+
+def _no_domain(column: Column) -> DPError:
+    return DPError(
+        UNDECLARED,
+        f"column {column.name} has no declared domain",
+        f"ask the owner: CALL dp.describe_column('<table>', '{column.name}', domain => ARRAY[...]),"
+        " or bounds with a resolution",
+    )
+
+
+def _bad(column: Column, value: str) -> DPError:
+    return DPError(
+        UNDECLARED,
+        f'the declaration of column {column.name} holds "{value[:60]}", which is no value of {column.type_name}',
+        "ask the owner to declare it again with dp.describe_column",
+    )
+
+
+def _canonical(column: Column, value: str) -> str:
+    """Return a declared value in the text that key_sql gives."""
+    kind = type_of(column).kind
+    try:
+        if kind is Kind.INT:
+            return str(int(value))
+        if kind is Kind.NUMERIC:
+            text = format(Decimal(value), "f")
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    except (ValueError, InvalidOperation):
+        raise _bad(column, value) from None
+    if kind is Kind.BOOL:
+        word = value.strip().lower()
+        if word not in _TRUE | _FALSE:
+            raise _bad(column, value)
+        return "t" if word in _TRUE else "f"
+    if kind is Kind.ENUM and value not in (column.enum_labels or ()):
+        raise _bad(column, value)
+    return value.rstrip(" ") if type_of(column).name == "pg_catalog.bpchar" else value
+
+
+def _grid(column: Column) -> _Grid | None:
+    policy = column.policy
+    if policy is None or policy.lower is None or policy.upper is None:
+        return None
+    kind = type_of(column).kind
+    if kind in (Kind.INT, Kind.NUMERIC):
+        return _number_grid(column, policy.lower, policy.upper, policy.resolution, kind)
+    if kind is Kind.DATE:
+        return _date_grid(column, policy.lower, policy.upper, policy.resolution)
+    return None
+
+
+def _number_grid(column: Column, lower: str, upper: str, resolution: str | None, kind: Kind) -> _Grid | None:
+    if resolution is None and kind is Kind.NUMERIC:
+        return None
+    try:
+        low, high, step = Decimal(lower), Decimal(upper), Decimal(resolution or "1")
+    except InvalidOperation:
+        raise _bad(column, resolution or lower) from None
+    whole = all(number == number.to_integral_value() for number in (low, step))
+    if not (low.is_finite() and high.is_finite() and step.is_finite()) or step <= 0 or (kind is Kind.INT and not whole):
+        return None
+    size = int((high - low) // step) + 1
+
+    def sql(x: str) -> str:
+        if kind is Kind.INT and step == 1:
+            return _text_sql(column, x)
+        low_sql, high_sql, step_sql = (f"'{number:f}'::pg_catalog.numeric" for number in (low, high, step))
+        value = f"{x}::pg_catalog.numeric" if kind is Kind.INT else x
+        cell = f"{low_sql} + pg_catalog.div({value} - {low_sql}, {step_sql}) * {step_sql}"
+        inside = f"{value} >= {low_sql} AND {value} <= {high_sql}"
+        return (
+            f"(CASE WHEN {inside} THEN pg_catalog.trim_scale({cell})::pg_catalog.text ELSE {_text_sql(column, x)} END)"
+        )
+
+    return _Grid(lambda: tuple(_canonical(column, format(low + step * n, "f")) for n in range(size)), max(size, 0), sql)
+
+
+def _date_grid(column: Column, lower: str, upper: str, resolution: str | None) -> _Grid | None:
+    match = _DAYS.fullmatch(resolution or "1 day")
+    if match is None:
+        return None
+    days = int(match[1] or 1) * (7 if match[2] == "week" else 1)
+    try:
+        low, high = date.fromisoformat(lower), date.fromisoformat(upper)
+    except ValueError:
+        raise _bad(column, lower) from None
+    if days < 1:
+        return None
+    size = (high - low).days // days + 1
+
+    def sql(x: str) -> str:
+        if days == 1:
+            return _text_sql(column, x)
+        low_sql, high_sql = (f"'{moment.isoformat()}'::pg_catalog.date" for moment in (low, high))
+        cell = f"({low_sql} + ({x} - {low_sql}) / {days} * {days})::pg_catalog.text"
+        return f"(CASE WHEN {x} >= {low_sql} AND {x} <= {high_sql} THEN {cell} ELSE {_text_sql(column, x)} END)"
+
+    return _Grid(lambda: tuple((low + timedelta(days=days * n)).isoformat() for n in range(size)), max(size, 0), sql)
+
+
+def _edges_sql(column: Column, edges: tuple[str, ...], x: str) -> str:
+    """Return the lower edge of the bin [edge, next edge) that holds the value."""
+    type_name = type_of(column).name
+    texts = [_canonical(column, edge) for edge in edges]
+    arms = "".join(
+        f" WHEN {x} >= {quote(low)}::{type_name} AND {x} < {quote(high)}::{type_name}"
+        f" THEN {quote(low)}::pg_catalog.text"
+        for low, high in pairwise(texts)
+    )
+    return f"(CASE{arms} ELSE {_text_sql(column, x)} END)" if arms else _text_sql(column, x)
