@@ -23,6 +23,8 @@ HEAD = f"""\\echo Use "CREATE EXTENSION {NAME}" to load this file. \\quit
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 """
+# The same for the superuser who runs the install script.
+INSTALL_HEAD = "\\set ON_ERROR_STOP on\nSET search_path = pg_catalog, pg_temp;\n"
 
 
 def version(root: Path) -> str:
@@ -54,7 +56,7 @@ def scripts(root: Path) -> dict[str, str]:
     return {
         f"{NAME}.control": (root / "extension" / f"{NAME}.control").read_text(encoding="utf-8"),
         f"{NAME}--{version(root)}.sql": joined(extension_files(sql), sql, HEAD),
-        f"{NAME}_install.sql": joined(install, sql, "\\set ON_ERROR_STOP on\n"),
+        f"{NAME}_install.sql": joined(install, sql, INSTALL_HEAD) + "\nRESET search_path;\n",
         **{file.name: file.read_text(encoding="utf-8") for file in sorted((sql / "upgrade").glob(f"{NAME}--*--*.sql"))},
     }
 

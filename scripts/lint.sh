@@ -17,7 +17,7 @@ pgspot_environment() {
   if [ ! -x "$venv/bin/pgspot" ]; then
     step "making pgspot's environment"
     "$SYSTEM_PYTHON" -m venv --clear "$venv"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check 'pgspot==0.9.4' ||
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check 'pgspot==0.9.4' ||
       die "pip could not install pgspot" "Its message is above."
   fi
 }
@@ -30,7 +30,7 @@ check "ruff format" "$bin/ruff" format --check "${code[@]}"
 check "mypy --strict" "$bin/mypy"
 check "mypy --strict (scripts, demo)" "$bin/mypy" scripts demo
 pgspot_environment
-check "pgspot" "$ROOT/.venv-pgspot/bin/pgspot" "${pgspot_options[@]}" "$(paths build)"/sql/pg_epsilon--?.?.?.sql
+check "pgspot" "$ROOT/.venv-pgspot/bin/pgspot" "${pgspot_options[@]}" "$(paths build)"/sql/pg_epsilon{--?.?.?,_install}.sql
 
 [ ${#failed[@]} = 0 ] || die "make lint: FAILED: $(printf '%s; ' "${failed[@]}")"
 echo "make lint: OK (ruff, mypy --strict, pgspot)"
