@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pg_epsilon.query.parse import ast
+
 from . import refusals
 from .tree import function_name
 
@@ -64,7 +66,9 @@ def compile_aggregate(call: Any, relation: str) -> Aggregate:
         raise refusals.part(f"{name[-1]}() with these arguments", relation, f"what works now: {WORKS_NOW}")
     if call.agg_distinct and not rule.distinct:
         raise refusals.part(f"DISTINCT in {name[-1]}()", relation, f"what works now: {WORKS_NOW}")
-    argument: Any = "*" if call.agg_star else arguments[0]
+    # count(1) is count(*): many tools write it so.
+    constant = bool(arguments) and isinstance(arguments[0], ast.A_Const) and not arguments[0].isnull
+    argument: Any = "*" if call.agg_star or (constant and rule.star and not call.agg_distinct) else arguments[0]
     return Aggregate(rule.function, argument, bool(call.agg_distinct), call.agg_filter)
 
 

@@ -62,7 +62,7 @@ class QueryBlock:
 
 @dataclass
 class CallBlock:
-    """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)::text`, for the facade; sql: its text.
+    """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)`, for the facade; sql: text.
 
     free: the call is dp_plan, which asks for the public facts of its request and charges nothing.
     """

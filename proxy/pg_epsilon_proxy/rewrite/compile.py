@@ -47,12 +47,14 @@ class _StatementCompiler:
         self._facts = facts
         self._taken = taken.lower()
         self._blocks: list[Block] = []
+        self._renamed: set[tuple[str, str]] = set()
 
     def compile(self, node: Any) -> Compiled:
         self._check_target(node)
         if kind(node) == "CopyStmt" and node.relation is not None:
             return self._copy_table(node)
         changed = self._visit(node, NO_CTES)
+        self._unqualify(changed)
         self._blocks.sort(key=lambda block: block.number)
         return Compiled(changed, self._blocks)
 
@@ -74,6 +76,16 @@ class _StatementCompiler:
             relation = self._protected(target, NO_CTES)
             if relation is not None:
                 raise refusals.write(relation.name)
+
+    def _unqualify(self, node: Any) -> None:
+        """dp.budget.left (SQLAlchemy writes all columns so) is budget.left once the view has become a derived table."""
+        for item in walk(node) if self._renamed else ():
+            if (
+                isinstance(item, ast.ColumnRef)
+                and len(item.fields or ()) > 2
+                and strings(item.fields)[:2] in self._renamed
+            ):
+                item.fields = (item.fields or ())[1:]
 
     def _copy_table(self, node: Any) -> Compiled:
         """COPY relation TO: rows. (A view cannot be copied from: PostgreSQL says so.)"""
@@ -151,6 +163,8 @@ class _StatementCompiler:
         if relation.role == "protected":
             raise refusals.raw_access(relation.name)
         alias = node.alias if node.alias is not None else ast.Alias(aliasname=node.relname)
+        if node.alias is None and node.schemaname is not None:
+            self._renamed.add((node.schemaname, str(node.relname)))
         slot = ast.RangeSubselect(lateral=False, alias=alias)
         self._blocks.append(_view_block(self._next(), slot, relation))
         return slot

@@ -1,4 +1,4 @@
-"""The Rewriter of session/rewriting.py: the client's own facade session says what things mean (facade-and-channel.md §6)."""
+"""The Rewriter of session/rewriting.py: the client's facade session says what names mean (facade-and-channel.md §6)."""
 
 from __future__ import annotations
 

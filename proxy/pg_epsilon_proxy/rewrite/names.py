@@ -1,4 +1,4 @@
-"""What the brain knows of the facade: names with the net, views of schema dp, dp_* functions; and what names resolve to."""
+"""What the brain knows of the facade: names with the net, views of schema dp, dp_* functions; what names mean."""
 
 from __future__ import annotations
 

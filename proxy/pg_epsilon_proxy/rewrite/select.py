@@ -13,7 +13,7 @@ from typing import Any
 from pg_epsilon.query.parse import ast, deparse, enums
 
 from . import refusals
-from .aggregates import Aggregate, compile_aggregate
+from .aggregates import Aggregate, compile_aggregate, request_of
 from .blocks import QueryBlock
 from .colnames import column_name
 from .names import Facts, Relation
@@ -164,7 +164,11 @@ class SelectCompiler:
         for node in (aggregate.argument, aggregate.filter):
             if not isinstance(node, str):
                 self._check_core(node, "an aggregate")
-        self._aggregates.setdefault(_canonical(call), (len(self._aggregates) + 1, aggregate))
+        self._aggregates.setdefault(self._identity(call), (len(self._aggregates) + 1, aggregate))
+
+    def _identity(self, call: Any) -> str:
+        """The text by which aggregates are the same: the request's form, columns without qualifiers."""
+        return str(request_of(compile_aggregate(call, self._shown), _bare_text))
 
     # -- checking -----------------------------------------------------------------------------------------------
 
@@ -219,7 +223,7 @@ class SelectCompiler:
         keys = [column(name) for name in self._keys]
         calls: dict[str, Any] = {}
         for call in self._aggregate_calls(select):
-            calls.setdefault(_canonical(call), call)
+            calls.setdefault(self._identity(call), call)
         core = ast.SelectStmt(
             targetList=tuple(ast.ResTarget(val=value) for value in (*keys, *calls.values())),
             fromClause=(self._source,),
@@ -256,7 +260,7 @@ class SelectCompiler:
     def position(self, node: Any) -> int | None:
         """The block's column that holds the value of `node`, a key or an aggregate; None if it is neither."""
         if self._is_aggregate(node):
-            return len(self._keys) + self._aggregates[_canonical(node)][0]
+            return len(self._keys) + self._aggregates[self._identity(node)][0]
         name = self._own_column(node)
         return self._keys.get(name) if name is not None else None
 
@@ -348,13 +352,11 @@ def _bare(node: Any) -> str | None:
     return names[0] if len(names) == 1 and names[0] != "*" else None
 
 
-def _canonical(call: Any) -> str:
-    """The text by which aggregates are the same: columns without qualifiers."""
+def _bare_text(node: Any) -> str:
+    def bare(item: Any) -> Any:
+        return column(strings(item.fields)[-1]) if isinstance(item, ast.ColumnRef) else None
 
-    def bare(node: Any) -> Any:
-        return column(strings(node.fields)[-1]) if isinstance(node, ast.ColumnRef) else None
-
-    return deparse(substitute(call, bare))
+    return deparse(substitute(node, bare))
 
 
 def _looks_ours(name: str) -> bool:

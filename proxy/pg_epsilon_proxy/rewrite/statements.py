@@ -12,7 +12,7 @@ from .names import Names
 from .scope import Candidates, candidates, references
 from .tree import function_name, kind, walk
 
-# How a statement that names something of ours is treated; any other kind goes to the facade as it is (its errors, the net).
+# How a statement that names something of ours is treated; any other kind goes to the facade as it is (the net).
 #   plain: PostgreSQL analyses it at Parse; the others are analysed when they run, so we describe their inner query.
 #   refuse: it would keep a block for later, where nobody can run it.
 _TREATMENT = {

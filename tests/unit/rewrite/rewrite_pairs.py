@@ -1,0 +1,126 @@
+"""Rewrite pairs: statement, its blocks, the statement that the facade runs. Adding one is adding lines to a .sql file.
+
+A section, separated by empty lines, is: comment lines `-- why`; the statement, ended by `;`; then either
+`-- refused SQLSTATE message`, or `-- passes` (none of ours), or one `-- block {request}` or `-- call text` or
+`-- view text` per block and the rewritten statement. Members of a request at their default are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pg_epsilon.query.parse import parse_statements
+from pg_epsilon_proxy.rewrite.blocks import Block, CallBlock, QueryBlock, ViewBlock
+from pg_epsilon_proxy.rewrite.compile import compile_statement
+from pg_epsilon_proxy.rewrite.names import Facts, Names, Relation
+from pg_epsilon_proxy.rewrite.probes import constant
+from pg_epsilon_proxy.rewrite.scope import candidates
+from pg_epsilon_proxy.rewrite.splice import fill, text_with_parameters
+from pg_epsilon_proxy.session.rewriting import Refusal
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "rewrite"
+
+TYPES = {
+    "age": "integer",
+    "education": "text",
+    "sex": "character varying(10) COLLATE public.ci",
+    "income": "numeric(10,2)",
+    "info": "jsonb",
+    "Mixed Case": "text",
+    "dataset": "text",
+    "left": "numeric",
+}
+ADULT = Relation("public", "adult", "protected", ("age", "education", "sex", "income", "info", "Mixed Case"))
+VISITS = Relation("clinic", "visits", "protected", ("age", "region"))
+ODD = Relation("public", 'Odd "Name"', "protected", ("age",))
+BUDGET = Relation("dp", "budget", "view", ("dataset", "left"))
+NAMES = Names(
+    frozenset({("public", "adult"), ("clinic", "visits"), ("public", 'Odd "Name"')}),
+    frozenset({("dp", "budget")}),
+    frozenset({"dp_count", "dp_group_by", "dp_plan"}),
+)
+# search_path "$user", public, dp; no temporary tables.
+RESOLVED = {
+    (None, None, "adult"): ADULT,
+    (None, "public", "adult"): ADULT,
+    ("facade", "public", "adult"): ADULT,
+    (None, "clinic", "visits"): VISITS,
+    (None, None, 'Odd "Name"'): ODD,
+    (None, None, "budget"): BUDGET,
+    (None, "dp", "budget"): BUDGET,
+}
+
+
+@dataclass
+class Pair:
+    """One section of a fixture."""
+
+    source: str
+    sql: str
+    expected: list[str] = field(default_factory=list)
+
+
+def load() -> list[Pair]:
+    """All pairs of all fixture files, in order."""
+    return [pair for path in sorted(FIXTURES.glob("*.sql")) for pair in _sections(path)]
+
+
+def _sections(path: Path) -> Iterator[Pair]:
+    line_number = 1
+    for section in path.read_text(encoding="utf-8").split("\n\n"):
+        lines = [line for line in section.strip("\n").splitlines() if line]
+        start = next((i for i, line in enumerate(lines) if not line.startswith("--")), None)
+        if start is not None:
+            end = next(i for i, line in enumerate(lines) if i >= start and line.endswith(";"))
+            sql = "\n".join(lines[start : end + 1]).removesuffix(";")
+            yield Pair(f"{path.name}:{line_number}", sql, lines[end + 1 :])
+        line_number += section.count("\n") + 2
+
+
+def rewrite(sql: str, parameters: int = 0) -> list[str]:
+    """What a section's expected lines say of `sql`; parameters: how many $n the client uses, all int4."""
+    node = parse_statements(sql)[0].stmt
+    found = candidates(node, NAMES)
+    relations = {name: RESOLVED[name] for name in found.relations if name in RESOLVED}
+    try:
+        compiled = compile_statement(node, Facts(relations, found.calls), sql)
+    except Refusal as refusal:
+        return [f"-- refused {refusal.sqlstate} {refusal.message}"]
+    if not compiled.blocks:
+        return ["-- passes"]
+    shown = [_shown(block) for block in compiled.blocks]
+    queries = [block for block in compiled.blocks if not isinstance(block, CallBlock)]
+    fill(
+        compiled,
+        {block.number: _types(block) for block in queries},
+        {block.number: block.relation.columns for block in queries if isinstance(block, ViewBlock)},
+        parameters,
+    )
+    return [*shown, text_with_parameters(compiled.node) + ";"]
+
+
+def _types(block: Block) -> list[str]:
+    if isinstance(block, QueryBlock):
+        return [*(TYPES.get(key, "text") for key in block.keys), *("bigint" for _ in block.aggregates)]
+    assert isinstance(block, ViewBlock)
+    return [TYPES[name] for name in block.relation.columns]
+
+
+def _shown(block: Block) -> str:
+    if isinstance(block, CallBlock):
+        return f"-- call {block.sql}"
+    if isinstance(block, ViewBlock):
+        return f"-- view {block.sql}"
+    integer = {number: constant(str(40 + number), "integer") for number in block.parameters()}
+    return f"-- block {json.dumps(_brief(block.request(integer, {})), ensure_ascii=False)}"
+
+
+def _brief(value: Any) -> Any:
+    defaults = (None, [], {}, False, "auto")
+    if isinstance(value, dict):
+        return {k: _brief(v) for k, v in value.items() if v not in defaults and k != "version"}
+    return [_brief(item) for item in value] if isinstance(value, list) else value

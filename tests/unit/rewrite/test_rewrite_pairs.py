@@ -1,0 +1,37 @@
+"""Every pair of tests/fixtures/rewrite: the blocks, the rewritten statement or the refusal, and that printing is faithful."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rewrite_pairs import Pair, load, rewrite
+
+from pg_epsilon.query.parse import deparse, parse_statements
+
+PAIRS = load()
+
+
+def _parameters(sql: str) -> int:
+    """How many $n the client's statement uses; text constants do not count."""
+    bare = re.sub(r"'[^']*'", "''", sql)
+    return max((int(number) for number in re.findall(r"\$(\d+)", bare)), default=0)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source)
+def test_pair(pair: Pair) -> None:
+    assert rewrite(pair.sql, _parameters(pair.sql)) == pair.expected
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source)
+def test_printer_keeps_the_tree(pair: Pair) -> None:
+    """The rewritten text comes from pglast's printer: it must not change what it prints."""
+    for sql in (pair.sql, *(line for line in pair.expected if not line.startswith("--"))):
+        tree = parse_statements(sql)[0].stmt
+        assert parse_statements(deparse(tree))[0].stmt == tree
+
+
+def test_there_are_enough_pairs() -> None:
+    refused = {line.split()[2] for pair in PAIRS for line in pair.expected if line.startswith("-- refused")}
+    assert len(PAIRS) >= 150
+    assert refused == {"DP002", "DP003", "42501"}
