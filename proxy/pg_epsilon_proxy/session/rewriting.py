@@ -1,6 +1,6 @@
 """The seam between the wire session and the rewriting brain (facade-and-channel.md §6).
 
-The session owns sockets, message order and errors; the brain owns SQL. Neither imports the other: both import this file.
+The session owns sockets, message order and errors; the brain owns SQL. Neither imports the other: both import this.
 """
 
 from __future__ import annotations
@@ -78,7 +78,12 @@ class BoundParams:
 class AnalystUpstream(Protocol):
     """The private database, asked on behalf of one authenticated analyst. Errors arrive as Refusal."""
 
-    async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+    async def query(
+        self,
+        request: dict[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+    ) -> dict[str, Any]:
         """`dp.dp_query(request)`: charges, answers. timeout in seconds: 57014 when it passes."""
         ...
 
@@ -98,7 +103,7 @@ class SessionIO(Protocol):
     """The authenticated role name."""
     upstream: AnalystUpstream
     sql_prepared: dict[str, Any]
-    """Names prepared by SQL `PREPARE` over DP blocks; the brain's own notes. Cleared by DISCARD ALL / DEALLOCATE ALL."""
+    """Names prepared by SQL `PREPARE` over DP blocks: the brain's own notes, cleared by DISCARD ALL, DEALLOCATE ALL."""
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
         """Parse + Describe under a reserved name. Raises FacadeError."""
@@ -111,7 +116,7 @@ class SessionIO(Protocol):
         ...
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a pure function on the parser thread, whose stack is 512 MB: every pglast call and tree walk goes here."""
+        """Run a pure function on a parser thread (512 MB of stack): every pglast call and tree walk goes here."""
         ...
 
     def parameter_status(self, name: str) -> str | None:
@@ -155,11 +160,11 @@ class Plan(Protocol):
 
     @property
     def literal(self) -> bool:
-        """Extended protocol: documents cannot be parameters (COPY, PREPARE): at Bind `splice_simple` is parsed instead."""
+        """Extended: documents cannot be parameters (COPY, PREPARE), so `splice_simple`'s text is parsed at Bind."""
         ...
 
     async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
-        """Run the blocks (this charges); one ASCII jsonb document per hidden parameter. May raise Refusal, FacadeError."""
+        """Run the blocks (this charges): one ASCII jsonb document per block. May raise Refusal, FacadeError."""
         ...
 
     def splice_simple(self, documents: Sequence[str]) -> str:

@@ -1,0 +1,123 @@
+"""`pg-epsilon proxy` and `pg-epsilon facade`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from pg_epsilon_proxy import facade as facades
+from pg_epsilon_proxy.config import Config, ConfigError, load
+from pg_epsilon_proxy.policy import FacadeSource, gateway
+from pg_epsilon_proxy.server import serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 problems found or the databases cannot be reached, 2 wrong usage or settings."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        config = load(options.config)
+        return asyncio.run(_COMMANDS[options.command](config, options))
+    except ConfigError as error:
+        print(f"pg-epsilon: {error}", file=sys.stderr)
+        return 2
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        print(f"pg-epsilon: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pg-epsilon", description="Differential privacy for PostgreSQL.")
+    commands = parser.add_subparsers(dest="group", required=True)
+    proxy = commands.add_parser("proxy", help="serve clients")
+    proxy.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
+    proxy.add_argument("--check", action="store_true", help="read settings, look at both databases, serve nobody")
+    proxy.set_defaults(command="proxy")
+    facade = commands.add_parser("facade", help="build, sync or check the facade database")
+    actions = facade.add_subparsers(dest="action", required=True)
+    for name, text in (
+        ("create", "create and prepare the facade database (as [admin])"),
+        ("sync", "bring the facade to the shape that the policy publishes"),
+        ("check", "list what is wrong with the facade"),
+    ):
+        action = actions.add_parser(name, help=text)
+        action.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
+        action.set_defaults(command=f"facade {name}", check=False)
+    return parser
+
+
+async def _proxy(config: Config, options: argparse.Namespace) -> int:
+    if options.check:
+        problems, _ = await FacadeSource(config).refresh()
+        return _told(problems)
+    task = asyncio.ensure_future(serve(config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+async def _facade_create(config: Config, options: argparse.Namespace) -> int:
+    """The facade in the private database's own cluster; on another server, facade.prepare is called there by hand."""
+    same = (config.facade.host, config.facade.port) == (config.private.host, config.private.port)
+    source = facades.ReaderSource(config.private.host, config.private.port, config.private.dbname)
+    private = await _admin(config, config.private)
+    try:
+        await facades.create(private, config.facade.dbname)
+    finally:
+        await private.close()
+    facade = await _admin(config, config.facade)
+    try:
+        await facades.prepare(facade, config.private.dbname if same else None, source if same else None)
+    finally:
+        await facade.close()
+    return 0
+
+
+async def _facade_sync(config: Config, options: argparse.Namespace) -> int:
+    async with gateway(config) as private, gateway(config, facade=True) as facade:
+        version = await facades.sync(private, facade)
+        print(f"the facade shows policy version {version}")
+        return _told(await facades.check(facade, private))
+
+
+async def _facade_check(config: Config, options: argparse.Namespace) -> int:
+    async with gateway(config) as private, gateway(config, facade=True) as facade:
+        return _told(await facades.check(facade, private))
+
+
+def _told(problems: Sequence[str]) -> int:
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+async def _admin(config: Config, place: Any) -> Any:
+    return await asyncpg.connect(
+        host=place.host,
+        port=place.port,
+        database=place.dbname,
+        user=config.admin.user,
+        password=config.admin.password or None,
+    )
+
+
+_COMMANDS = {
+    "proxy": _proxy,
+    "facade create": _facade_create,
+    "facade sync": _facade_sync,
+    "facade check": _facade_check,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The proxy's settings: a TOML file, then the environment (PG_EPSILON_<SECTION>_<KEY>), then nothing else."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pg_epsilon_proxy.session.connection import DEFAULT_MAX_MESSAGE
+
+S = TypeVar("S")
+
+
+class ConfigError(Exception):
+    """A setting is missing, unknown or of the wrong type."""
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where clients connect. port 0: any free one. unix_socket: directory of a socket named .s.PGSQL.<port>; empty: none.
+
+    tls_required refuses TCP clients without TLS; it needs tls_cert and tls_key (PEM files).
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 6432
+    unix_socket: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_required: bool = False
+
+
+@dataclass(frozen=True)
+class Facade:
+    """The facade database. host: a name, an address, or the directory of a unix socket.
+
+    names: further database names that clients may ask for, comma separated in the environment; the facade's own and the
+    private database's are always understood. tls: verify the server against tls_ca (empty: the system's).
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 5432
+    dbname: str = "facade"
+    names: tuple[str, ...] = ()
+    tls: bool = False
+    tls_ca: str = ""
+
+
+@dataclass(frozen=True)
+class Private:
+    """The private database, as the gateway role. passfile: a file that holds the password alone, if it is not given here."""
+
+    host: str = "127.0.0.1"
+    port: int = 5432
+    dbname: str = "private"
+    user: str = "dp_gateway"
+    password: str = field(default="", repr=False)
+    passfile: str = ""
+    pool_size: int = 8
+
+
+@dataclass(frozen=True)
+class Admin:
+    """The role of `pg-epsilon facade`, a superuser. The proxy itself never uses it."""
+
+    user: str = "postgres"
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """login_timeout: seconds from accept to a finished login; max_message: bytes; acquire_timeout: seconds of waiting for
+    a free connection to the private database."""
+
+    login_timeout: float = 30.0
+    max_message: int = DEFAULT_MAX_MESSAGE
+    max_sessions: int = 500
+    acquire_timeout: float = 30.0
+    parser_threads: int = 1
+
+
+@dataclass(frozen=True)
+class Config:
+    listen: Listen = Listen()
+    facade: Facade = Facade()
+    private: Private = Private()
+    admin: Admin = Admin()
+    limits: Limits = Limits()
+
+    def gateway_password(self) -> str | None:
+        if self.private.password:
+            return self.private.password
+        if self.private.passfile:
+            return Path(self.private.passfile).read_text().rstrip("\n")
+        return None
+
+    def database_names(self) -> frozenset[str]:
+        return frozenset({self.facade.dbname, self.private.dbname, *self.facade.names})
+
+
+def load(path: str | None, environment: Mapping[str, str] = os.environ) -> Config:
+    """Raises ConfigError naming the setting."""
+    try:
+        tables = tomllib.loads(Path(path).read_text()) if path else {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    config = Config()
+    sections = {item.name: getattr(config, item.name) for item in fields(config)}
+    if unknown := set(tables) - set(sections):
+        raise ConfigError(f"unknown section [{min(unknown)}]")
+    return replace(
+        config, **{name: _section(name, value, tables.get(name, {}), environment) for name, value in sections.items()}
+    )
+
+
+def _section(section: str, defaults: S, table: Mapping[str, Any], environment: Mapping[str, str]) -> S:
+    known = {item.name for item in fields(defaults)}  # type: ignore[arg-type]
+    if unknown := set(table) - known:
+        raise ConfigError(f"unknown setting {section}.{min(unknown)}")
+    values: dict[str, Any] = {}
+    for name in known:
+        default = getattr(defaults, name)
+        variable = f"PG_EPSILON_{section}_{name}".upper()
+        if variable in environment:
+            values[name] = _from_text(f"{section}.{name}", environment[variable], default)
+        elif name in table:
+            values[name] = _typed(f"{section}.{name}", table[name], default)
+    return replace(defaults, **values)  # type: ignore[type-var]
+
+
+def _from_text(name: str, text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false", "on", "off", "1", "0"):
+            raise ConfigError(f"{name} must be true or false")
+        return text.lower() in ("true", "on", "1")
+    if isinstance(default, tuple):
+        return tuple(part for part in text.split(",") if part)
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise ConfigError(f"{name} must be a number") from None
+
+
+def _typed(name: str, value: Any, default: Any) -> Any:
+    if isinstance(default, tuple) and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        raise ConfigError(f"{name} must be a {type(default).__name__}")
+    return value

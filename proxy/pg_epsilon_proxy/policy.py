@@ -1,0 +1,147 @@
+"""What the proxy serves by: the facade in step with the policy, its net whole, and the rewriter made from it (§4, §5)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+import asyncpg
+
+from pg_epsilon_proxy import facade as facades
+from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.rewrite.driver import SqlRewriter
+from pg_epsilon_proxy.rewrite.names import Names
+from pg_epsilon_proxy.session.rewriting import Rewriter
+
+log = logging.getLogger("pg_epsilon_proxy.policy")
+
+CHANNEL = "pg_epsilon_policy"
+RETRY_SECONDS = 2.0
+FUNCTIONS = """SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+ WHERE n.nspname = 'dp' AND p.proname LIKE 'dp\\_%' AND p.proname !~ '_(request|result)$'"""
+
+
+class Source(Protocol):
+    """Where a policy comes from. Tests put their own in its place."""
+
+    async def refresh(self) -> tuple[list[str], Rewriter | None]:
+        """Bring the facade into step, look for problems, make the rewriter. Any problem: nobody is served."""
+        ...
+
+    async def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` at each policy change; returns when it can hear no more."""
+        ...
+
+
+class FacadeSource:
+    """The gateway role's view of both databases."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    async def refresh(self) -> tuple[list[str], Rewriter | None]:
+        async with gateway(self._config) as private, gateway(self._config, facade=True) as facade:
+            try:
+                await facades.sync(private, facade)
+            except facades.FacadeBusy as busy:
+                return [f"the facade is busy: {busy}"], None
+            problems = await facades.check(facade, private)
+            return problems, None if problems else await self._rewriter(facade)
+
+    async def listen(self, changed: Callable[[], None]) -> None:
+        lost = asyncio.Event()
+        async with gateway(self._config) as private:
+            private.add_termination_listener(lambda connection: lost.set())
+            await private.add_listener(CHANNEL, lambda *event: changed())
+            changed()
+            await lost.wait()
+
+    async def _rewriter(self, facade: Any) -> Rewriter:
+        shown = await facades.relations(facade)
+        functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
+        return SqlRewriter(
+            Names(
+                frozenset((r.schema, r.name) for r in shown if r.kind == "protected"),
+                frozenset((r.schema, r.name) for r in shown if r.kind == "catalog"),
+                functions,
+            )
+        )
+
+
+class Policy:
+    """The current rewriter, or the reason why there is none. on_problem: called when serving must stop."""
+
+    def __init__(self, source: Source, on_problem: Callable[[], None]) -> None:
+        self._source = source
+        self._on_problem = on_problem
+        self._changed = asyncio.Event()
+        self._rewriter: Rewriter | None = None
+        self.problems: list[str] = ["the policy has not been read yet"]
+
+    @property
+    def serving(self) -> bool:
+        return self._rewriter is not None
+
+    def rewriter(self) -> Rewriter:
+        """Raises RuntimeError while nobody is served: such sessions are being closed."""
+        if self._rewriter is None:
+            raise RuntimeError("not serving")
+        return self._rewriter
+
+    async def refresh(self) -> None:
+        try:
+            problems, rewriter = await self._source.refresh()
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            problems, rewriter = [f"the databases cannot be asked: {type(error).__name__}: {error}"], None
+        if problems != self.problems:
+            for problem in problems:
+                log.error("serving nobody: %s", problem)
+        self.problems, self._rewriter = problems, rewriter if not problems else None
+        if self._rewriter is None:
+            self._on_problem()
+
+    async def keep(self) -> None:
+        """Follow the policy for ever: at each notification, and again while something is wrong."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._forever(self._listen))
+            group.create_task(self._forever(self._follow))
+
+    async def _follow(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if self.serving else RETRY_SECONDS):
+                await self._changed.wait()
+        self._changed.clear()
+        await self.refresh()
+
+    async def _listen(self) -> None:
+        try:
+            await self._source.listen(self._changed.set)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("policy changes cannot be heard: %s", type(error).__name__)
+        await asyncio.sleep(RETRY_SECONDS)
+
+    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await step()
+
+
+@contextlib.asynccontextmanager
+async def gateway(config: Config, *, facade: bool = False) -> AsyncIterator[Any]:
+    """A connection of the gateway role to the private database, or to the facade."""
+    place = config.facade if facade else config.private
+    connection = await asyncpg.connect(
+        host=place.host,
+        port=place.port,
+        database=place.dbname,
+        user=config.private.user,
+        password=config.gateway_password(),
+        timeout=config.limits.login_timeout,
+        server_settings={"application_name": "pg-epsilon policy"},
+    )
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=config.limits.login_timeout)

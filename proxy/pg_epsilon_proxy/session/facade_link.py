@@ -1,0 +1,238 @@
+"""The facade side of one session: its socket, what it owes, and probes in the client's own session (§6).
+
+A probe uses reserved names `_pge_*`, never the unnamed statement or portal, and no Sync: it runs in the client's transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pg_epsilon_proxy.session.pending import (
+    Expected,
+    Pending,
+    expect_bind,
+    expect_close,
+    expect_describe,
+    expect_execute,
+    expect_parse,
+    expect_sync,
+)
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field
+from pg_epsilon_proxy.wire import messages
+from pg_epsilon_proxy.wire.framing import Framer, Piece, WireError, split
+
+RESERVED = b"_pge_"
+MAX_ANSWER = 64 << 20  # one message of the facade other than a row
+MAX_PROBE_ROWS = 16 << 20  # bytes of rows that a probe may return: settings, names, bound values
+ERROR, NOTICE, ROW, COMMAND = b"ENDC"
+
+
+class Collector:
+    """Gathers a probe's answers; the client sees none of them."""
+
+    def __init__(self, link: FacadeLink) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.param_oids: tuple[int, ...] = ()
+        self.fields: list[messages.FieldDescription] | None = None
+        self.rows: list[list[bytes | None]] = []
+        self._size = 0
+        self._link = link
+
+    def sink(self, piece: Piece) -> bytes:
+        if piece.kind == ERROR:
+            self._fail(piece.data)
+        elif piece.kind == ord("t"):
+            self.param_oids = messages.read_parameter_description(piece.data)
+        elif piece.kind == ord("T"):
+            self.fields = messages.read_row_description(piece.data)
+        elif piece.kind == ROW:
+            self._size += len(piece.data)
+            if not piece.whole or self._size > MAX_PROBE_ROWS:
+                raise WireError("a probe's answer is too long", "54000")
+            self.rows.extend(messages.read_data_row(body) for body in split(piece.data))
+        return b""
+
+    def finish(self, ok: bool) -> None:
+        if ok and not self.done.done():
+            self.done.set_result(None)
+
+    def _fail(self, raw: bytes) -> None:
+        self._link.last_error = raw
+        if self.done.done():
+            self._link.late = raw  # nobody waits for this probe any more, but the client must see the error
+        else:
+            self.done.set_exception(self._link.error(raw))
+
+
+class FacadeLink:
+    """Sends to the facade and reads from it. `late` is an error that arrived while nobody was waiting for an answer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, statuses: dict[str, str]) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.pending = Pending()
+        self.statuses = statuses
+        self.framer = Framer({}, default=MAX_ANSWER, stream=b"Dd")
+        self.late: bytes | None = None
+        self.last_error: bytes = b""
+        self.probed = False
+        self._timer = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._count = 0
+        self._stale: list[bytes] = []
+
+    @property
+    def encoding(self) -> str:
+        """Python's codec for the session's texts. Other encodings travel as Latin-1: byte for byte, whatever they mean."""
+        return "utf-8" if self.statuses.get("client_encoding", "UTF8") == "UTF8" else "latin-1"
+
+    def error(self, raw: bytes) -> FacadeError:
+        fields = messages.read_fields(raw)
+        return FacadeError(raw, {letter: text.decode(self.encoding, "replace") for letter, text in fields.items()})
+
+    def send(self, data: bytes, expected: Expected | None = None) -> None:
+        if expected is not None:
+            self.pending.sent(expected)
+            if not self.pending.settled:
+                self._idle.clear()
+        self.writer.write(data)
+
+    def send_copy_end(self, data: bytes) -> None:
+        self.pending.sent_copy_end()
+        self.writer.write(data)
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Call after answers were taken in."""
+        if self.pending.settled:
+            self._idle.set()
+        else:
+            self._idle.clear()
+
+    async def drain(self) -> bool:
+        """Wait until every earlier message is answered. False: the facade skips to Sync, or copies; no probe gets an answer."""
+        if not self.pending.settled:
+            self.writer.write(messages.FLUSH)
+            await self.writer.drain()
+            await self._idle.wait()
+        return not (self.pending.skipping or self.pending.copying)
+
+    def reserved_name(self) -> bytes:
+        self._count += 1
+        return RESERVED + str(self._count).encode()
+
+    async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
+        collector, name = self._begin()
+        self._probe_parse(name, sql, param_oids, collector)
+        self.send(messages.describe(b"S", name), expect_describe(collector.sink))
+        self._timer = True
+        await self._finish(collector, name)
+        return Described(collector.param_oids, None if collector.fields is None else self._fields(collector.fields))
+
+    async def fetch(
+        self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
+    ) -> list[list[str | None]]:
+        if not isinstance(params, BoundParams):
+            values = tuple(None if p is None else p.encode(self.encoding) for p in params)
+            params = BoundParams((), values)
+        collector, name = self._begin()
+        sink = collector.sink
+        self._probe_parse(name, sql, param_oids, collector)
+        self.send(messages.bind(name, name, params.formats, params.values), expect_bind(sink))
+        self.send(messages.execute(name), expect_execute(sink))
+        self.send(messages.close(b"P", name), expect_close(sink))
+        await self._finish(collector, name)
+        self._timer = False
+        return [[None if v is None else v.decode(self.encoding) for v in row] for row in collector.rows]
+
+    async def check_portal_name(self, portal: bytes) -> None:
+        """Raises PostgreSQL's own error if a cursor of that name is open: it must precede the charge."""
+        collector, name = self._begin()
+        self._probe_parse(name, "select", (), collector)
+        self.send(messages.bind(portal, name), expect_bind(collector.sink))
+        self.send(messages.close(b"P", portal), expect_close(collector.sink))
+        self._timer = True
+        await self._finish(collector, name)
+
+    async def check_statement(self, statement: bytes) -> tuple[int, ...]:
+        """Parameter OIDs of the client's own prepared statement, or PostgreSQL's error that it does not exist."""
+        collector, _ = self._begin()
+        described = expect_describe(collector.sink)
+        described.settled = collector.finish
+        self.send(messages.describe(b"S", statement), described)
+        self._timer = True
+        await self._wait(collector)
+        return collector.param_oids
+
+    async def stop_timer(self) -> None:
+        """statement_timeout runs on from a Parse until the next Execute ends, and fires between messages: an error then would
+        skip a simple Query that follows. So the last probe before a wait is an Execute."""
+        if self._timer:
+            await self.fetch("select")
+
+    async def sync_unseen(self) -> None:
+        """End the transaction that probes opened; the client does not see this ReadyForQuery."""
+        self.send(messages.SYNC, expect_sync(lambda piece: b""))
+        await self.drain()
+
+    def raise_late(self) -> None:
+        """The error that came while nobody waited, if there is one."""
+        if self.late is not None:
+            raw, self.late = self.late, None
+            raise self.error(raw)
+
+    def take_in(self, piece: Piece, *, operating: bool) -> bytes:
+        """Account for one piece; what the client gets. operating: the session is in the middle of an operation of its own."""
+        kind = piece.kind
+        if kind == ERROR and not len(self.pending):
+            if _is_fatal(piece.data):
+                return piece.data
+            self.pending.error_out_of_turn()
+            if operating:
+                self.late = piece.data
+                return b""
+            return piece.data
+        if kind == ord("S"):
+            name, value = messages.read_parameter_status(piece.data)
+            self.statuses[name.decode("latin-1")] = value.decode("latin-1")
+        elif kind == ord("Z"):
+            self.probed = False
+        elif kind == ERROR and _is_fatal(piece.data):
+            return piece.data
+        return self.pending.received(piece)
+
+    def _begin(self) -> tuple[Collector, bytes]:
+        self.raise_late()
+        self.probed = True
+        for name in self._stale:
+            self.send(messages.close(b"S", name), expect_close(lambda piece: b""))
+        self._stale.clear()
+        return Collector(self), self.reserved_name()
+
+    def _probe_parse(self, name: bytes, sql: str, param_oids: Sequence[int], collector: Collector) -> None:
+        # Closed by the next probe if this one fails after its Parse; unknown names may be closed too.
+        self._stale.append(name)
+        text = sql.encode(self.encoding)
+        self.send(messages.parse(name, text, param_oids), expect_parse(collector.sink))
+
+    async def _finish(self, collector: Collector, name: bytes) -> None:
+        self.send(messages.close(b"S", name), expect_close(collector.sink, collector.finish))
+        await self._wait(collector)
+        self._stale.remove(name)
+
+    async def _wait(self, collector: Collector) -> None:
+        self.writer.write(messages.FLUSH)
+        await self.writer.drain()
+        await collector.done
+
+    def _fields(self, fields: Sequence[messages.FieldDescription]) -> tuple[Field, ...]:
+        return tuple(
+            Field(f.name.decode(self.encoding), f.table_oid, f.attnum, f.type_oid, f.typlen, f.typmod, f.format)
+            for f in fields
+        )
+
+
+def _is_fatal(raw: bytes) -> bool:
+    return messages.read_fields(raw).get("V", b"") in (b"FATAL", b"PANIC")

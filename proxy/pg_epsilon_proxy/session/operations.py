@@ -1,0 +1,342 @@
+"""What the proxy does with Query, Parse and Bind when they may hold a DP block (§6). All else is forwarded by connection.py."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pg_epsilon_proxy.session.facade_link import RESERVED, FacadeLink
+from pg_epsilon_proxy.session.parser_thread import ParserThreads
+from pg_epsilon_proxy.session.pending import (
+    Sink,
+    expect_bind,
+    expect_close,
+    expect_parse,
+    expect_query,
+    expect_sync,
+)
+from pg_epsilon_proxy.session.refusals import nonce_statement, raise_statement
+from pg_epsilon_proxy.session.rewriting import (
+    AnalystUpstream,
+    BoundParams,
+    Described,
+    FacadeError,
+    Plan,
+    Refusal,
+    Rewriter,
+)
+from pg_epsilon_proxy.session.statements import Statement, Statements, original_columns
+from pg_epsilon_proxy.wire import messages
+from pg_epsilon_proxy.wire.framing import Piece, WireError
+
+log = logging.getLogger("pg_epsilon_proxy.session")
+T = TypeVar("T")
+
+MAX_PARSED = 1_000_000  # bytes; longer statements are forwarded unparsed, the net answers for them
+CANCELLED = "57014"
+FAILED = "the call could not be completed"
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """What one session is given. write: sends bytes to the client; client_gone: set when it hung up."""
+
+    analyst: str
+    link: FacadeLink
+    upstream: AnalystUpstream
+    parsers: ParserThreads
+    rewriter: Callable[[], Rewriter]
+    write: Callable[[bytes], None]
+    client_gone: asyncio.Event
+
+
+class BrainIO:
+    """SessionIO (rewriting.py) over one session."""
+
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self.analyst = context.analyst
+        self.upstream = context.upstream
+        self.sql_prepared: dict[str, Any] = {}
+
+    async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
+        return await self._context.link.describe(sql, param_oids)
+
+    async def fetch(
+        self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
+    ) -> list[list[str | None]]:
+        return await self._context.link.fetch(sql, params, param_oids)
+
+    async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
+        return await self._context.parsers.run(function, *args)
+
+    def parameter_status(self, name: str) -> str | None:
+        return self._context.link.statuses.get(name)
+
+    def notice(
+        self,
+        severity: str,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+        sqlstate: str = "00000",
+    ) -> None:
+        encoding = self._context.link.encoding
+        self._context.write(messages.report(b"N", severity, sqlstate, message, detail, hint, encoding=encoding))
+
+
+class Operations:
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self._link = context.link
+        self.io = BrainIO(context)
+        self.statements = Statements()
+        self.busy = False
+        self._running: asyncio.Task[Any] | None = None
+
+    def cancel(self) -> None:
+        """The client's cancel, its hanging up, or an error of the facade ends the wait for a DP call; a charge stays."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def query(self, raw: bytes) -> None:
+        try:
+            text = messages.read_query(raw)
+        except WireError:
+            return self._forward_query(raw)  # PostgreSQL answers 08P01 to the same bytes
+        sql = self._ours(text)
+        if sql is None or not await self._link.drain() or self._link.pending.status == b"E":
+            return self._forward_query(raw)
+        self.busy = True
+        try:
+            await self._planned_query(raw, text, sql)
+        except FacadeError as error:
+            self._context.write(error.raw)
+            self._link.send(messages.SYNC, expect_sync())
+        except Refusal as refusal:
+            statement, sink = raise_statement(refusal, lambda: self._link.encoding)
+            self._send_query(messages.query(statement), sink)
+        finally:
+            self.busy = False
+
+    async def _planned_query(self, raw: bytes, text: bytes, sql: str) -> None:
+        link = self._link
+        plan = await self._plan(text, sql, (), extended=False)
+        if link.pending.skipping:
+            # A probe failed and the brain goes on: PostgreSQL shall meet that error in its own place, unless it has
+            # ended the client's transaction already.
+            if link.pending.status != b"I":
+                raise link.error(link.last_error)
+            await link.sync_unseen()
+        if plan is None:
+            if link.probed and link.pending.status == b"I":
+                await link.sync_unseen()  # the original then runs in a transaction of its own, as it would without us
+            else:
+                await link.stop_timer()
+            return self._forward_query(raw)
+        documents = await self._run(plan, None)
+        rewritten = messages.query(plan.splice_simple(documents).encode(link.encoding))
+        await link.stop_timer()
+
+        def sink(piece: Piece) -> bytes:
+            return original_columns(piece.data, plan) if piece.kind == ord("T") else piece.data
+
+        return self._send_query(rewritten, sink)
+
+    async def parse(self, raw: bytes) -> None:
+        try:
+            parse = messages.read_parse(raw)
+        except WireError:
+            return self._link.send(raw, expect_parse())
+        sql = self._ours(parse.query)
+        reserved = parse.name.startswith(RESERVED)
+        if (sql is None and not reserved) or not await self._link.drain():
+            return self._forward_parse(raw, parse.name)
+        self.busy = True
+        try:
+            if reserved or sql is None:
+                raise Refusal(
+                    "42602", "prepared statement names that begin with _pge_ are reserved", None, "Rename it."
+                )
+            plan = await self._plan(parse.query, sql, parse.param_oids, extended=True)
+            if plan is None:
+                return self._forward_parse(raw, parse.name)
+            self._send_planned(raw, parse, plan)
+        except FacadeError as error:
+            self._context.write(error.raw)
+            self.statements.parsed(parse.name, None, False)
+        except Refusal as refusal:
+            self._refuse_now(refusal, parse.name)
+        finally:
+            self.busy = False
+
+    def _send_planned(self, raw: bytes, parse: messages.ParseMessage, plan: Plan) -> None:
+        statement = Statement(parse.name, plan)
+        self.statements.planning += 1
+
+        def settled(ok: bool) -> None:
+            self.statements.parsed(parse.name, statement, ok)
+
+        if plan.literal:
+            data = raw
+        else:
+            data = messages.parse(parse.name, plan.text.encode(self._link.encoding), plan.param_oids)
+        self._link.send(data, expect_parse(None, settled))
+
+    async def bind(self, raw: bytes) -> None:
+        try:
+            portal, name = messages.read_bind_names(raw)
+        except WireError:
+            return self._link.send(raw, expect_bind())
+        if not self.statements.planning and name not in self.statements.by_name:
+            return self._forward_bind(raw, portal)
+        ready = await self._link.drain()
+        statement = self.statements.by_name.get(name)
+        if not ready or statement is None:
+            return self._forward_bind(raw, portal)
+        try:
+            bind = messages.read_bind(raw)
+        except WireError:
+            return self._forward_bind(raw, portal)
+        self.busy = True
+        try:
+            await self._planned_bind(raw, bind, statement)
+        except FacadeError as error:
+            self._context.write(error.raw)
+        except Refusal as refusal:
+            self._refuse_now(refusal, self._link.reserved_name())
+        finally:
+            self.busy = False
+
+    async def _planned_bind(self, raw: bytes, bind: messages.BindMessage, statement: Statement) -> None:
+        plan, link = statement.plan, self._link
+        if len(bind.values) == statement.params and len(bind.formats) not in (0, 1, statement.params):
+            return self._forward_bind(raw, bind.portal)  # PostgreSQL refuses it, by the number of formats
+        # Whatever would fail at this Bind must fail before the charge.
+        if link.pending.status == b"E":
+            await link.fetch("select")
+        if statement.unsure:
+            found = await link.check_statement(statement.name)
+            statement.unsure = False
+            if not plan.literal and found != tuple(plan.param_oids):
+                del self.statements.by_name[statement.name]
+                return self._forward_bind(raw, bind.portal)
+        if len(bind.values) != statement.params:
+            shown = statement.name.decode(link.encoding, "replace")
+            raise Refusal(
+                "08P01",
+                f"bind message supplies {len(bind.values)} parameters, "
+                f'but prepared statement "{shown}" requires {statement.params}',
+            )
+        if bind.portal:
+            await link.check_portal_name(bind.portal)
+        documents = await self._run(plan, BoundParams(bind.formats, bind.values))
+        if plan.literal:
+            return self._bind_literal(bind, statement, documents)
+        formats = bind.formats
+        if len(formats) == 1:
+            formats = formats * len(bind.values)
+        if formats:
+            formats += (0,) * len(documents)
+        values = bind.values + tuple(document.encode("ascii") for document in documents)
+        data = messages.bind(bind.portal, bind.statement, formats, values, bind.result_formats)
+        return self._forward_bind(data, bind.portal, statement)
+
+    def _bind_literal(self, bind: messages.BindMessage, statement: Statement, documents: list[str]) -> None:
+        """COPY and PREPARE take no parameters: their text is parsed at Bind with the documents in it."""
+        link, name = self._link, self._link.reserved_name()
+        text = statement.plan.splice_simple(documents).encode(link.encoding)
+        link.send(messages.parse(name, text), expect_parse(errors_only))
+        data = messages.bind(bind.portal, name, (), (), bind.result_formats)
+        self._forward_bind(data, bind.portal, statement)
+        link.send(messages.close(b"S", name), expect_close(errors_only))
+
+    async def _plan(self, text: bytes, sql: str, oids: Sequence[int], *, extended: bool) -> Plan | None:
+        plan = await self._guarded(self._context.rewriter().plan(sql, oids, self.io, extended=extended))
+        statuses = self._link.statuses
+        if plan is not None and statuses.get("standard_conforming_strings", "on") != "on":
+            hint = "SET standard_conforming_strings = on."
+            raise Refusal("DP003", "private relations need standard_conforming_strings", None, hint)
+        if plan is not None and statuses.get("client_encoding", "UTF8") != "UTF8" and not text.isascii():
+            message = "a statement over private relations with characters outside ASCII must be UTF8"
+            raise Refusal("DP003", message, None, "SET client_encoding = 'UTF8'.")
+        return plan
+
+    async def _run(self, plan: Plan, bind: BoundParams | None) -> list[str]:
+        await self._link.stop_timer()
+        return await self._guarded(plan.run(bind, self.io))
+
+    async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the brain so that a cancel, a hang-up or an error of the facade ends it, and nothing of its failures is told."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self._context.client_gone.wait())
+        self._running = task
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+            result = await task
+            self._link.raise_late()
+            return result
+        except asyncio.CancelledError:
+            if not task.done() or _being_cancelled():
+                task.cancel()
+                raise
+            await self._link.drain()
+            self._link.raise_late()
+            raise Refusal(CANCELLED, "canceling statement due to user request") from None
+        except (Refusal, FacadeError, WireError):
+            raise
+        except RecursionError:
+            raise Refusal("DP003", "the statement is nested too deeply", None, "Write it flatter.") from None
+        except Exception as error:
+            log.error("rewriting failed: %s", type(error).__name__)
+            raise Refusal("DP006", FAILED, None, "Ask the administrator to look at the proxy's log.") from None
+        finally:
+            self._running = None
+            gone.cancel()
+
+    def _ours(self, text: bytes) -> str | None:
+        """The statement's text if the brain should see it."""
+        if self._link.pending.skipping or len(text) > MAX_PARSED:
+            return None
+        try:
+            sql = text.decode(self._link.encoding)
+        except UnicodeDecodeError:
+            return None  # PostgreSQL answers 22021
+        if self.io.sql_prepared and "execute" in sql.lower():
+            return sql
+        return sql if self._context.rewriter().mentions(sql) else None
+
+    def _forward_query(self, raw: bytes) -> None:
+        self._link.send(raw, expect_query(None, self._unnamed_dropped))
+
+    def _send_query(self, data: bytes, sink: Sink) -> None:
+        self._link.send(data, expect_query(sink, self._unnamed_dropped))
+
+    def _unnamed_dropped(self, ok: bool) -> None:
+        self.statements.by_name.pop(b"", None)
+
+    def _forward_parse(self, raw: bytes, name: bytes) -> None:
+        self._link.send(raw, expect_parse(None, lambda ok: self.statements.parsed(name, None, ok)))
+
+    def _forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
+        self._link.send(data, expect_bind(None, lambda ok: self.statements.bound(portal, statement, ok)))
+
+    def _refuse_now(self, refusal: Refusal, name: bytes) -> None:
+        """An error in the place of a Parse or Bind: the facade then skips to the client's own Sync."""
+        text, sink = nonce_statement(refusal, lambda: self._link.encoding)
+        settled = None if name.startswith(RESERVED) else (lambda ok: self.statements.parsed(name, None, ok))
+        self._link.send(messages.parse(name, text), expect_parse(sink, settled))
+
+
+def errors_only(piece: Piece) -> bytes:
+    return piece.data if piece.kind in b"EN" else b""
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

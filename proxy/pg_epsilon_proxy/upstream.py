@@ -1,0 +1,176 @@
+"""The private database, over asyncpg as the gateway role (facade-and-channel.md §3). No analyst SQL passes here (R1)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.session.rewriting import Refusal
+
+log = logging.getLogger("pg_epsilon_proxy.upstream")
+
+PASSED_ON = ("42501", "57014")  # besides class DP: texts that are functions of public data (R5)
+UNAVAILABLE = "the private database could not complete the call"
+UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
+CLOSE_SECONDS = 5.0
+
+
+class UpstreamPool:
+    """A small pool: a call holds one connection for one transaction, and names the analyst in it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._pool: Any = None
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Raises what asyncpg raises if the private database cannot be reached."""
+        self._pool = await asyncpg.create_pool(
+            **self.connect_arguments(),
+            min_size=1,
+            max_size=self._config.private.pool_size,
+            max_inactive_connection_lifetime=0,
+            statement_cache_size=64,
+            init=_prepare,
+        )
+
+    async def close(self) -> None:
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+        if self._pool is not None:
+            await self._pool.close()
+
+    def connect_arguments(self) -> dict[str, Any]:
+        private = self._config.private
+        return {
+            "host": private.host,
+            "port": private.port,
+            "database": private.dbname,
+            "user": private.user,
+            "password": self._config.gateway_password(),
+            "server_settings": {"application_name": "pg-epsilon proxy"},
+        }
+
+    def as_analyst(self, analyst: str) -> Upstream:
+        return Upstream(self, analyst)
+
+    async def verifier(self, role: str) -> str | None:
+        """The SCRAM verifier of a role that may log in as an analyst; None for any other. Raises Refusal."""
+        rows = await self.call(None, "SELECT dp.verifier($1)", (role,))
+        return None if rows[0][0] is None else str(rows[0][0])
+
+    async def call(
+        self,
+        analyst: str | None,
+        sql: str,
+        args: Sequence[Any] = (),
+        timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+    ) -> list[tuple[Any, ...]]:
+        """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal."""
+        try:
+            connection = await self._pool.acquire(timeout=self._config.limits.acquire_timeout)
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise _unavailable(error) from None
+        try:
+            async with asyncio.timeout(timeout):
+                rows = await _transaction(connection, analyst, sql, args)
+        except asyncpg.PostgresError as error:
+            await self._rolled_back(connection)
+            raise _refusal(error) from None
+        except TimeoutError:
+            self._retire(connection)
+            raise Refusal("57014", "canceling statement due to statement timeout") from None
+        except asyncio.CancelledError:
+            self._retire(connection)
+            raise
+        except Exception as error:
+            self._retire(connection)
+            raise _unavailable(error) from None
+        await self._pool.release(connection)
+        return rows
+
+    async def _rolled_back(self, connection: Any) -> None:
+        """Release rolls back what is open; a connection that cannot is dropped."""
+        try:
+            await self._pool.release(connection)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            connection.terminate()
+
+    def _retire(self, connection: Any) -> None:
+        """A backend inside PL/Python may not notice a cancel for seconds: nobody waits for it, nobody gets it next."""
+        task = asyncio.ensure_future(self._close(connection))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _close(self, connection: Any) -> None:
+        try:
+            await connection.close(timeout=CLOSE_SECONDS)
+        except Exception:
+            connection.terminate()
+        await self._pool.release(connection)
+
+
+class Upstream:
+    """AnalystUpstream (session/rewriting.py)."""
+
+    def __init__(self, pool: UpstreamPool, analyst: str) -> None:
+        self._pool = pool
+        self._analyst = analyst
+
+    async def query(
+        self,
+        request: dict[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+    ) -> dict[str, Any]:
+        return await self._document("SELECT dp.dp_query($1::jsonb)::text", request, timeout)
+
+    async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        return await self._document("SELECT dp.dp_plan($1::jsonb)::text", request, None)
+
+    async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return await self._pool.call(self._analyst, sql, args)
+
+    async def _document(self, sql: str, request: dict[str, Any], seconds: float | None) -> dict[str, Any]:
+        rows = await self._pool.call(self._analyst, sql, (json.dumps(request),), seconds)
+        document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
+        if not isinstance(document, dict):
+            raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)
+        return document
+
+
+async def _prepare(connection: Any) -> None:
+    """An `ALTER ROLE dp_gateway SET dp.analyst` would be believed: such a connection is not used."""
+    if await connection.fetchval("SELECT pg_catalog.current_setting('dp.analyst', true)"):
+        raise asyncpg.InterfaceError(
+            "dp.analyst is set outside a transaction: reset it for the gateway role and database"
+        )
+    await connection.fetchval("SELECT 1")
+
+
+async def _transaction(connection: Any, analyst: str | None, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    # Not asyncpg's context manager: on a cancel it would wait for the backend before it lets go.
+    await connection.execute("BEGIN")
+    if analyst is not None:
+        await connection.fetchval("SELECT pg_catalog.set_config('dp.analyst', $1, true)", analyst)
+    rows = [tuple(row) for row in await connection.fetch(sql, *args)]
+    await connection.execute("COMMIT")
+    return rows
+
+
+def _refusal(error: asyncpg.PostgresError) -> Refusal:
+    state = error.sqlstate or ""
+    if state.startswith("DP0") or state in PASSED_ON:
+        return Refusal(state, str(error.args[0]) if error.args else "", None, getattr(error, "hint", None))
+    return _unavailable(error)
+
+
+def _unavailable(error: BaseException) -> Refusal:
+    log.error("private database: %s %s", type(error).__name__, getattr(error, "sqlstate", ""))
+    return Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)

@@ -1,0 +1,116 @@
+"""The first packet of a connection, without I/O: SSL, GSS, cancel or start-up (anchors A1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pg_epsilon_proxy.wire.framing import WireError
+from pg_epsilon_proxy.wire.messages import message
+
+MIN_PACKET, MAX_PACKET = 8, 10_000  # PostgreSQL's own bounds: nothing is buffered for an unknown peer beyond them
+CANCEL_CODE, SSL_CODE, GSS_CODE = 80877102, 80877103, 80877104
+PROTOCOL_MAJOR, PROTOCOL_MINOR = 3, 0
+SSL_REQUEST = (8).to_bytes(4, "big") + SSL_CODE.to_bytes(4, "big")
+
+# Settings that a client may name in its start-up packet; later it may SET what PostgreSQL lets it.
+SETTINGS = frozenset(
+    "application_name bytea_output client_encoding client_min_messages datestyle default_transaction_isolation"
+    " default_transaction_read_only extra_float_digits idle_in_transaction_session_timeout intervalstyle lc_messages"
+    " lock_timeout options search_path statement_timeout timezone".split()
+) | {f"dp.{name}" for name in "alpha beta confidence epsilon mechanism notices rho synthetic".split()}
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    pid: int
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """minor: protocol minor version asked for; unknown: `_pq_.` options, none of which we know."""
+
+    minor: int
+    parameters: dict[str, str]
+    unknown: tuple[str, ...] = field(default=())
+
+
+def packet_length(head: bytes) -> int:
+    """Length of the packet whose first four bytes these are."""
+    length = int.from_bytes(head[:4], "big")
+    if not MIN_PACKET <= length <= MAX_PACKET:
+        raise WireError("invalid length of startup packet")
+    return length
+
+
+def packet_code(head: bytes) -> int:
+    return int.from_bytes(head[4:8], "big")
+
+
+def read_cancel(packet: bytes) -> CancelRequest:
+    """Keys have 4 bytes in protocol 3.0, up to 256 in 3.2."""
+    if not 16 <= len(packet) <= 12 + 256:
+        raise WireError("invalid length of startup packet")
+    return CancelRequest(int.from_bytes(packet[8:12], "big"), packet[12:])
+
+
+def read_startup(packet: bytes) -> Startup:
+    code = packet_code(packet)
+    if code >> 16 != PROTOCOL_MAJOR:
+        raise WireError(f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}: server supports 3.0", "0A000")
+    if packet[-1:] != b"\0" or (len(packet) > 9 and packet[-2:] != b"\0\0"):
+        raise WireError("invalid startup packet layout: expected terminator as last byte")
+    items = packet[8:-1].split(b"\0")[:-1]
+    if len(items) % 2:
+        raise WireError("invalid startup packet layout: a parameter has no value")
+    try:
+        texts = [item.decode("utf-8") for item in items]
+    except UnicodeDecodeError:
+        raise WireError("the startup packet must be UTF-8", "22021") from None
+    parameters: dict[str, str] = {}
+    unknown: list[str] = []
+    for name, value in zip(texts[::2], texts[1::2], strict=True):
+        if not name:
+            raise WireError("invalid startup packet layout: empty parameter name")
+        if name.startswith("_pq_."):
+            unknown.append(name)
+        else:
+            parameters[name] = value
+    if not parameters.get("user"):
+        raise WireError("no PostgreSQL user name specified in startup packet", "28000")
+    return Startup(code & 0xFFFF, parameters, tuple(unknown))
+
+
+def negotiate(startup: Startup) -> bytes | None:
+    """NegotiateProtocolVersion for a newer minor version or unknown options; None: nothing to say."""
+    if startup.minor <= PROTOCOL_MINOR and not startup.unknown:
+        return None
+    body = (PROTOCOL_MAJOR << 16 | PROTOCOL_MINOR).to_bytes(4, "big") + len(startup.unknown).to_bytes(4, "big")
+    return message(b"v", body + b"".join(name.encode() + b"\0" for name in startup.unknown))
+
+
+def startup_packet(parameters: dict[str, str]) -> bytes:
+    body = (PROTOCOL_MAJOR << 16).to_bytes(4, "big")
+    body += b"".join(text.encode() + b"\0" for pair in parameters.items() for text in pair) + b"\0"
+    return (len(body) + 4).to_bytes(4, "big") + body
+
+
+def cancel_packet(pid: int, key: bytes) -> bytes:
+    return (12 + len(key)).to_bytes(4, "big") + CANCEL_CODE.to_bytes(4, "big") + pid.to_bytes(4, "big") + key
+
+
+def passed_on(parameters: dict[str, str]) -> dict[str, str]:
+    """The settings that travel to the facade. Replication, and any setting not listed, is refused."""
+    passed = {}
+    for name, value in parameters.items():
+        lower = name.lower()
+        if lower in ("user", "database"):
+            continue
+        if lower == "replication":
+            if value.lower() not in ("false", "off", "no", "0"):
+                raise WireError("replication connections are not possible through this proxy", "0A000")
+        elif lower in SETTINGS:
+            passed[name] = value
+        else:
+            raise WireError(f"unsupported startup parameter: {name}", "0A000")
+    return passed
