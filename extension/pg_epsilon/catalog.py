@@ -1,0 +1,219 @@
+"""What the engine reads and writes in schema dp, as SQL through a function it is given: no plpy, no private row."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, remaining
+from pg_epsilon.errors import EXHAUSTED, PRIVILEGE, DPError
+from pg_epsilon.ledger import Accounts, Execute, scope_to_json
+from pg_epsilon.plan import Plan, plain
+from pg_epsilon.query.policy import Policy, policy_from_json
+
+_AMOUNTS = ("epsilon", "delta", "delta_rdp", "delta_add")
+_ALLOTMENT = (
+    "SELECT epsilon::text, delta::text, delta_rdp::text, delta_add::text FROM dp.role_allotment"
+    " WHERE role = $1 AND dataset = $2"
+)
+_LEDGER_ROW = (
+    "INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope,"
+    " request, policy_version, data_version)"
+    " VALUES ($1, $2, $3, 'charge', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+)
+_LEDGER_TYPES = [
+    "uuid",
+    "name",
+    "text",
+    "text",
+    "text",
+    "jsonb",
+    "numeric",
+    "numeric",
+    "numeric[]",
+    "jsonb",
+    "jsonb",
+    "bigint",
+    "bigint",
+]
+
+
+class Catalog:
+    """Policy, authorisation, releases and payments. Policies are kept per backend until the policy version moves."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._policies: dict[tuple[str, str], Policy] = {}
+
+    def policy_version(self) -> int:
+        return int(self._execute("SELECT version FROM dp.policy_state", [], [])[0]["version"])
+
+    def policy(self, schema: str, name: str) -> Policy:
+        """The policy of one relation; 42501 if it is not protected."""
+        key = (schema, name)
+        kept = self._policies.get(key)
+        if kept is not None and kept.version == self.policy_version():
+            return kept
+        found = self._execute("SELECT dp._policy_of($1, $2)::text AS policy", ["name", "name"], [schema, name])
+        if found[0]["policy"] is None:
+            raise not_published(f"{schema}.{name}")
+        self._policies[key] = policy = policy_from_json(json.loads(found[0]["policy"]))
+        return policy
+
+    def authorise(self, policy: Policy, who: str) -> None:
+        """42501 unless the asker is an analyst with an allotment in the dataset, now (composition.md §14.11)."""
+        found = self._execute(
+            "SELECT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1 AND r.rolcanlogin"
+            " AND pg_has_role(r.oid, 'dp_analyst', 'MEMBER')) AS analyst,"
+            " EXISTS (SELECT FROM dp.role_allotment a WHERE a.role = $1 AND a.dataset = $2) AS allotted",
+            ["name", "text"],
+            [who, policy.dataset.name],
+        )[0]
+        if not found["analyst"]:
+            raise DPError(PRIVILEGE, "the asking role is not an analyst", "The administrator grants dp_analyst to it.")
+        if not found["allotted"]:
+            raise DPError(
+                PRIVILEGE,
+                f"you have no allotment in dataset {policy.dataset.name}",
+                "The administrator calls dp.allot(role, dataset, epsilon => ...).",
+            )
+
+    def is_closed(self, shape: str) -> bool:
+        return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
+
+    def close(self, shape: str) -> None:
+        self._execute("INSERT INTO dp.closed_shape (shape) VALUES ($1) ON CONFLICT DO NOTHING", ["text"], [shape])
+
+    def cached(self, plan: Plan) -> dict[str, Any] | None:
+        """The newest release of the same canonical question: {"answer", "as_of"}, or None (composition.md §7.1)."""
+        found = self._execute(
+            "SELECT answer::text, as_of::timestamptz(0)::text AS as_of FROM dp.release WHERE cache_key = $1"
+            " ORDER BY release.as_of DESC LIMIT 1",
+            ["text"],
+            [plan.cache_key],
+        )
+        return {"answer": json.loads(found[0]["answer"]), "as_of": found[0]["as_of"]} if found else None
+
+    def charged(self, request_id: str) -> dict[str, Any] | None:
+        """The committed charge of a request, its row locked so that two answers never draw twice."""
+        found = self._execute(
+            "SELECT who::text, request::text, policy_version FROM dp.ledger"
+            " WHERE request_id = $1 AND kind = 'charge' FOR UPDATE",
+            ["uuid"],
+            [request_id],
+        )
+        return found[0] if found else None
+
+    def recorded(self, request_id: str) -> dict[str, Any] | None:
+        """The release of a request, if it was made."""
+        found = self._execute("SELECT answer::text FROM dp.release WHERE request_id = $1", ["uuid"], [request_id])
+        return dict(json.loads(found[0]["answer"])) if found else None
+
+    def record(self, plan: Plan, request_id: str, answer: dict[str, Any]) -> None:
+        """Publish: noisy values only."""
+        policy = plan.request.policy
+        self._execute(
+            "INSERT INTO dp.release (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            ["uuid", "text", "text", "text", "bigint", "text", "jsonb"],
+            [
+                request_id,
+                plan.cache_key,
+                policy.dataset.name,
+                policy.relation_key,
+                policy.data_version,
+                plan.mechanism,
+                json.dumps(answer),
+            ],
+        )
+
+    def caps(self, policy: Policy, who: str) -> tuple[Cap, Cap]:
+        """The dataset's cap and the asker's allotment, as filters (composition.md §3.6)."""
+        data = policy.dataset
+        own = self._execute(_ALLOTMENT, ["name", "text"], [who, data.name])[0]
+        shared = {
+            "epsilon": data.epsilon,
+            "delta": data.delta_add,
+            "delta_rdp": data.delta_rdp,
+            "delta_add": data.delta_add,
+        }
+        mine = {name: Decimal(own[name]) for name in _AMOUNTS}
+        return _cap(data.accountant, shared, data.orders), _cap(data.accountant, mine, data.orders)
+
+    def pay(self, plan: Plan, request_id: str, who: str, document: dict[str, Any]) -> None:
+        """Lock, check both trees, update, write the ledger row. DP001 if a cap would be passed: nothing changes."""
+        policy = plan.request.policy
+        accounts = Accounts(self._execute, policy.dataset.name, who)
+        trees = accounts.lock(plan.scope)
+        amount = Spent()
+        for cap, role in zip(self.caps(policy, who), ("", who), strict=True):
+            decision = decide(cap, trees[role], plan.scope, plan.charges)
+            if not decision.allowed:
+                raise _exhausted(plan, role, remaining(cap, trees[role], plan.scope))
+            if not role:
+                amount = cap.amount(plan.charges)
+            accounts.store(role, decision.updates)
+        self._execute(
+            _LEDGER_ROW,
+            _LEDGER_TYPES,
+            [
+                request_id,
+                who,
+                policy.dataset.name,
+                plan.request.call,
+                plan.mechanism,
+                json.dumps([charge.to_json() for charge in plan.charges]),
+                amount.epsilon,
+                amount.delta,
+                list(amount.rdp) or None,
+                json.dumps(scope_to_json(plan.scope)),
+                json.dumps(document),
+                policy.version,
+                policy.data_version,
+            ],
+        )
+
+    def left(self, plan: Plan, who: str) -> dict[str, str]:
+        """What one further charge of the same scope may cost this analyst: the smaller of his and the dataset's."""
+        policy = plan.request.policy
+        trees = Accounts(self._execute, policy.dataset.name, who).load(plan.scope)
+        amounts = [
+            remaining(cap, trees[role], plan.scope).epsilon
+            for cap, role in zip(self.caps(policy, who), ("", who), strict=True)
+        ]
+        return {"epsilon": plain(min(amounts))}
+
+    def budget(self, dataset: str, who: str | None) -> Remaining:
+        """What is left of a dataset (who None) or of one role's allotment, at its most spent leaf."""
+        found = self._execute(
+            "SELECT accountant, epsilon::text, delta_rdp::text, delta_add::text, delta::text, orders::text[] AS orders"
+            " FROM dp.dataset WHERE name = $1",
+            ["text"],
+            [dataset],
+        )[0]
+        own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])[0]
+        orders = tuple(Decimal(o) for o in found["orders"] or ())
+        cap = _cap(found["accountant"], {name: Decimal(own[name]) for name in _AMOUNTS}, orders)
+        return remaining(cap, Accounts(self._execute, dataset, who or "").load(Root())[who or ""])
+
+
+def not_published(name: str) -> DPError:
+    return DPError(PRIVILEGE, f"{name} is not a published relation", "dp.published lists what can be asked about.")
+
+
+def _exhausted(plan: Plan, role: str, left: Remaining) -> DPError:
+    whose = "your allotment in" if role else "the budget of"
+    asked = ", ".join(f"{name} {value}" for name, value in plan.charge_text().items())
+    return DPError(
+        EXHAUSTED,
+        f"{whose} dataset {plan.request.policy.dataset.name} does not allow {asked} more",
+        f"epsilon {plain(left.epsilon)} is left. Ask with less, or repeat a question that was answered before:"
+        " that is free.",
+    )
+
+
+def _cap(accountant: str, amounts: dict[str, Decimal], orders: tuple[Decimal, ...]) -> Cap:
+    if accountant == "pure" or amounts["epsilon"] == 0:
+        return PureCap(amounts["epsilon"], amounts["delta"])
+    return RenyiCap.of(amounts["epsilon"], amounts["delta_rdp"], amounts["delta_add"], orders)

@@ -1,0 +1,362 @@
+"""The only module that sees plpy: one function per SQL function of the engine (rule R6: read, then think).
+
+`charge` and `answer` run in the channel's backend, each in a transaction of its own (rule R2); the others touch policy
+tables only. Refusals of `charge` and `answer` are returned, not raised: the channel stays open, and the caller's side
+raises them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import plpy
+
+from pg_epsilon._version import VERSION
+from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
+from pg_epsilon.catalog import Catalog, not_published
+from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.mechanisms import group_by
+from pg_epsilon.noise import current
+from pg_epsilon.plan import Plan, describe, make_plan
+from pg_epsilon.query.expression import FoldError
+from pg_epsilon.query.partition import check_grid as check_grid_form
+from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.request import compile_request
+
+_plans: dict[str, Any] = {}
+_pending: dict[str, Plan] = {}
+_PENDING_MAX = 16
+_facts: dict[str, Any] = {}
+
+# Our own lock wait, a cancel, a shutdown: they say nothing about a row. Whatever else fails next to rows could.
+_INNOCENT = frozenset({"55P03", "57014", "57P01"})
+
+
+def rows(sql: str, types: Sequence[str] = (), args: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """Rows of one of our own statements, prepared once per backend."""
+    if sql not in _plans:
+        _plans[sql] = plpy.prepare(sql, list(types))
+    return list(plpy.execute(_plans[sql], list(args)))
+
+
+def read(statement: str) -> list[dict[str, Any]]:
+    """The statistics statement: the one read of private rows. Not prepared: its plan should fit today's rows."""
+    return list(plpy.execute(statement))
+
+
+catalog = Catalog(rows)
+
+
+class _ShapeClosed(Exception):
+    """A read failed next to rows: the subtransaction is undone, then the shape is closed."""
+
+    def __init__(self, shape: str) -> None:
+        super().__init__()
+        self.shape = shape
+
+
+def charge(request_id: str, who: str, request: str) -> str:
+    """First transaction: authorise, plan, pay. See dp._charge."""
+
+    def pay() -> dict[str, Any]:
+        document = json.loads(request)
+        plan_ = _compile(document)
+        catalog.authorise(plan_.request.policy, who)
+        if catalog.is_closed(plan_.shape):
+            raise _closed()
+        if not plan_.charges:
+            return {"answer": _domain_answer(plan_, request_id, who)}
+        cached = None if plan_.request.fresh else catalog.cached(plan_)
+        if cached is not None:
+            return {"answer": _again(plan_, cached, who)}
+        if catalog.charged(request_id) is None:
+            catalog.pay(plan_, request_id, who, document)
+        while len(_pending) >= _PENDING_MAX:
+            _pending.pop(next(iter(_pending)))
+        _pending[request_id] = plan_
+        return {"charged": True}
+
+    return _reply(request_id, pay)
+
+
+def answer(request_id: str) -> str:
+    """Second transaction: read, compute, record. See dp._answer."""
+
+    def release() -> dict[str, Any]:
+        paid = catalog.charged(request_id)
+        if paid is None:
+            raise DPError(CHANNEL, "no committed charge for this request", "Ask again through dp_query.")
+        recorded = catalog.recorded(request_id)
+        if recorded is not None:
+            return {"answer": recorded}
+        plan_ = _pending.pop(request_id, None) or _compile(json.loads(paid["request"]))
+        if catalog.policy_version() != paid["policy_version"]:
+            raise DPError(
+                CHANNEL,
+                "the privacy policy changed while the question was being answered",
+                "Ask it again; it will be charged anew.",
+            )
+        if catalog.is_closed(plan_.shape):
+            raise _closed()
+        result = _think(plan_, _read_statistics(plan_), request_id, paid["who"])
+        catalog.record(plan_, request_id, result)
+        return {"answer": result}
+
+    return _reply(request_id, release)
+
+
+def plan(request: str) -> str:
+    """Dry run: what a request would do and cost, from public facts (composition.md §9). See dp.dp_plan."""
+    try:
+        who = rows("SELECT dp._who()::text AS who")[0]["who"]
+        plan_ = _compile(json.loads(request))
+        policy = plan_.request.policy
+        catalog.authorise(policy, who)
+        path = "declared domain" if not plan_.charges else "direct"
+        if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
+            path = "cache"
+        info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
+        price = plan_.charge_text() if path == "direct" else {}
+        info["charge"] = {"worst": price, "best": price}
+        return json.dumps({**info, "request": plan_.request.canonical()})
+    except DPError as error:
+        _raise(error)
+
+
+def renyi_orders(epsilon: Decimal, delta_rdp: Decimal, orders: Sequence[Decimal] | None) -> list[Decimal]:
+    """The grid of a new Rényi dataset or allotment, checked. See dp._renyi_orders."""
+    try:
+        grid = checked_orders(orders) if orders is not None else DEFAULT_ORDERS
+        renyi_cap(epsilon, delta_rdp, grid)
+        return list(grid)
+    except DPError as error:
+        _raise(error)
+
+
+def check_grid(relation: Any, dataset: str, partition_by: str | None, grid: str | None) -> None:
+    """Refuse a partition grid that cannot be charged for. See dp._check_grid."""
+    try:
+        found = rows(
+            "SELECT d.unit, format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) AS type"
+            " FROM dp.dataset d, pg_attribute a WHERE d.name = $1 AND a.attrelid = $2::oid AND a.attname = $3",
+            ["text", "oid", "name"],
+            [dataset, relation, partition_by],
+        )
+        if not found or grid is None:
+            raise DPError(
+                OUT_OF_RANGE,
+                "partition_by names a column and goes together with grid",
+                'partition_by => \'day\', grid => \'{"origin": "2024-01-01", "width": "7 days"}\'',
+            )
+        if found[0]["unit"] != "row":
+            raise DPError(
+                OUT_OF_RANGE,
+                "partition accounts need a dataset whose unit is a row",
+                "Leave partition_by and grid out.",
+            )
+        check_grid_form(json.loads(grid), found[0]["type"])
+    except DPError as error:
+        _raise(error)
+
+
+def budget(dataset: str, who: str | None) -> dict[str, Any]:
+    """What is left of a dataset or of one role's allotment. See dp._budget_left."""
+    left = catalog.budget(dataset, who)
+    return {"epsilon": left.epsilon, "delta": left.delta, "used": left.used}
+
+
+def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
+    """Run one step in a subtransaction; a refusal undoes it and is the reply, anything else is one constant error."""
+    try:
+        with plpy.subtransaction():
+            body = step()
+    except _ShapeClosed as closing:
+        catalog.close(closing.shape)
+        body = {"refusal": _refusal(_closed())}
+    except DPError as error:
+        body = {"refusal": _refusal(error)}
+    except plpy.SPIError as error:
+        if error.sqlstate == "57014":
+            raise
+        body = {"refusal": _unfinished(error)}
+    except Exception as error:
+        body = {"refusal": _unfinished(error)}
+    return json.dumps({"request_id": request_id, **body})
+
+
+def _refusal(error: DPError) -> dict[str, str | None]:
+    detail = error.detail
+    if detail is None and error.position is not None:
+        detail = f"At character {error.position + 1} of the expression."
+    return {"sqlstate": error.sqlstate, "message": error.message, "detail": detail, "hint": error.hint}
+
+
+def _unfinished(error: Exception) -> dict[str, str | None]:
+    """One constant refusal. The log gets the place and the error's type, never its text: that could hold a value."""
+    frame, place = error.__traceback__, ""
+    while frame is not None:
+        place = f"{frame.tb_frame.f_code.co_name}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    plpy.warning(f"pg_epsilon: {type(error).__name__} at {place}")
+    return _refusal(
+        DPError(
+            CHANNEL,
+            "the call could not be completed",
+            "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
+        )
+    )
+
+
+def _raise(error: DPError) -> NoReturn:
+    refusal = _refusal(error)
+    plpy.error(error.message, sqlstate=error.sqlstate, hint=refusal["hint"] or "", detail=refusal["detail"] or "")
+    raise AssertionError
+
+
+def _closed() -> DPError:
+    return DPError(
+        CHANNEL,
+        "this form of question is closed after a failure",
+        "The administrator finds the cause and calls dp.reopen_shape(shape); dp.check() lists closed shapes.",
+    )
+
+
+def _server_facts() -> dict[str, Any]:
+    """Version and encoding of the server, once per backend; DP006 if package and extension differ in version."""
+    if not _facts:
+        found = rows(
+            "SELECT current_setting('server_version_num')::int AS version, pg_encoding_to_char(encoding) AS encoding,"
+            " (SELECT extversion FROM pg_extension WHERE extname = 'pg_epsilon') AS extversion"
+            " FROM pg_database WHERE datname = current_database()"
+        )[0]
+        if found["extversion"] != VERSION:
+            raise DPError(
+                CHANNEL,
+                f"the Python package is version {VERSION}, the extension {found['extversion']}",
+                "Install matching versions, then ALTER EXTENSION pg_epsilon UPDATE and reconnect.",
+            )
+        _facts.update(found)
+    return _facts
+
+
+def _compile(document: Any) -> Plan:
+    """Request document → plan, against the policy of now."""
+    origin = document.get("from") if isinstance(document, dict) else None
+    if not isinstance(origin, dict) or not all(isinstance(origin.get(k), str) for k in ("schema", "name")):
+        raise DPError(
+            SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
+        )
+    facts = _server_facts()
+    policy = catalog.policy(origin["schema"], origin["name"])
+    _check_open(policy)
+    settings = document.get("settings") or {}
+    return make_plan(
+        compile_request(
+            document, policy, _folder(settings), encoding=facts["encoding"], server_version=facts["version"]
+        )
+    )
+
+
+def _check_open(policy: Policy) -> None:
+    if not policy.published:
+        raise not_published(policy.relation.qualified)
+    if policy.linked and not policy.has_user_units:
+        raise DPError(
+            CHANNEL,
+            f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
+            "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
+        )
+    if policy.dataset.frozen:
+        raise DPError(
+            CHANNEL,
+            f"the accounts of dataset {policy.dataset.name} are frozen: this is a restored or cloned ledger",
+            "The administrator calls dp.confirm_ledger(dataset, add_epsilon => what was spent since the copy).",
+        )
+
+
+def _folder(settings: dict[str, Any]) -> Callable[[Sequence[str]], Sequence[str | None]]:
+    """Evaluates constants as the analyst's session would: his TimeZone and DateStyle in, ISO and UTC out."""
+
+    def fold(expressions: Sequence[str]) -> Sequence[str | None]:
+        order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
+        columns = [f"pg_typeof({e})::text AS t{i}, ({e})::text AS v{i}" for i, e in enumerate(expressions)]
+        try:
+            with plpy.subtransaction():
+                _set("DateStyle", f"ISO, {order}")
+                _set("TimeZone", str(settings.get("TimeZone") or "UTC"))
+                found = plpy.execute(f"SELECT {', '.join(columns)}")[0]
+                _set("TimeZone", "UTC")
+                _set("DateStyle", "ISO, YMD")
+                return [_in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
+        except plpy.SPIError as error:
+            if error.sqlstate == "57014":
+                raise
+            raise FoldError from None
+
+    return fold
+
+
+def _in_utc(value: str | None, type_name: str) -> str | None:
+    if value is None or type_name != "timestamp with time zone":
+        return value
+    return str(rows("SELECT $1::timestamptz::text AS v", ["text"], [value])[0]["v"])
+
+
+def _set(name: str, value: str) -> None:
+    rows("SELECT set_config($1, $2, true)", ["text", "text"], [name, value])
+
+
+def _read_statistics(plan_: Plan) -> list[dict[str, Any]]:
+    """The exact statistics. A failure next to rows closes the shape; a wait of ours or a cancel does not."""
+    if plan_.statement is None:
+        return []
+    try:
+        with plpy.subtransaction():
+            return read(plan_.statement)
+    except plpy.SPIError as error:
+        if error.sqlstate in _INNOCENT:
+            raise
+        raise _ShapeClosed(plan_.shape) from None
+
+
+def _think(plan_: Plan, statistics: list[dict[str, Any]], request_id: str, who: str) -> dict[str, Any]:
+    """The pure core on the exact statistics; only noisy values leave."""
+    n, m = len(plan_.request.keys), len(plan_.request.aggregates)
+    exact = {
+        tuple(row[f"k{i}"] for i in range(1, n + 1)): [int(row[f"a{i}"]) for i in range(1, m + 1)] for row in statistics
+    }
+    noisy = group_by.core(exact, [key.domain for key in plan_.request.keys], plan_.noise, current())
+    return _answer(plan_, noisy, request_id, who, "direct")
+
+
+def _domain_answer(plan_: Plan, request_id: str, who: str) -> dict[str, Any]:
+    """A block without aggregates: the declared domain, free (composition.md §14.12)."""
+    groups = group_by.groups([key.domain for key in plan_.request.keys])
+    return _answer(plan_, [(group, []) for group in groups], request_id, who, "declared domain")
+
+
+def _answer(plan_: Plan, noisy: list[Any], request_id: str, who: str, path: str) -> dict[str, Any]:
+    request = plan_.request
+    as_of = rows("SELECT clock_timestamp()::timestamptz(0)::text AS t")[0]["t"]
+    n, m = len(request.keys), len(request.aggregates)
+    return {
+        "request_id": request_id,
+        "keys": n,
+        "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
+        "names": _names(plan_),
+        "rows": [[*group, *(str(value) for value in values)] for group, values in noisy],
+        "notice": describe(plan_, path=path, left=catalog.left(plan_, who), as_of=as_of),
+    }
+
+
+def _again(plan_: Plan, cached: dict[str, Any], who: str) -> dict[str, Any]:
+    """A release served once more; only what is said about it is new."""
+    notice = describe(plan_, path="cache", left=catalog.left(plan_, who), as_of=cached["as_of"])
+    return {**cached["answer"], "names": _names(plan_), "notice": notice}
+
+
+def _names(plan_: Plan) -> list[str]:
+    return [key.name for key in plan_.request.keys] + [a.name for a in plan_.request.aggregates]

@@ -1,0 +1,104 @@
+"""Accounts as rows: which are locked, read and written for a charge (composition.md §3.1, §3.6). SQL in, no plpy.
+
+Every charge of a dataset first locks the root of the dataset's tree, then the root of the asker's allotment: one order,
+so charges never deadlock, and none is ever checked against a total that another is about to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from pg_epsilon.accounting.filters import Leaves, Node, Relation, Root, Scope, Spent, Tree
+
+Execute = Callable[[str, Sequence[str], Sequence[Any]], list[dict[str, Any]]]
+
+_COLUMNS = (
+    "role::text, node, relation_key, leaf_key, spent_epsilon::text, spent_delta::text, spent_rdp::text[] AS spent_rdp"
+)
+
+
+class Accounts:
+    """The two account trees that one charge of one analyst concerns."""
+
+    def __init__(self, execute: Execute, dataset: str, who: str) -> None:
+        self._execute = execute
+        self._dataset = dataset
+        self._who = who
+
+    def lock(self, scope: Scope) -> dict[str, Tree]:
+        """Lock both roots (making them if need be) and read what the scope concerns, as committed under the lock."""
+        self._execute(
+            "INSERT INTO dp.account (dataset, role, node) SELECT $1, r, 'root' FROM unnest(ARRAY['', $2]::name[]) r"
+            " WHERE NOT EXISTS (SELECT FROM dp.account a WHERE a.dataset = $1 AND a.role = r AND a.node = 'root')"
+            " ORDER BY r ON CONFLICT DO NOTHING",
+            ["text", "name"],
+            [self._dataset, self._who],
+        )
+        self._execute(
+            "SELECT 1 FROM dp.account WHERE dataset = $1 AND role IN ('', $2) AND node = 'root'"
+            " ORDER BY role FOR UPDATE",
+            ["text", "name"],
+            [self._dataset, self._who],
+        )
+        return self.load(scope)
+
+    def load(self, scope: Scope) -> dict[str, Tree]:
+        """Read the accounts at, above and below the scope, by tree ('' is the dataset's)."""
+        relation = None if isinstance(scope, Root) else scope.relation
+        leaves = sorted(scope.leaves) if isinstance(scope, Leaves) else None
+        found = self._execute(
+            f"SELECT {_COLUMNS} FROM dp.account WHERE dataset = $1 AND role IN ('', $2) AND (node = 'root'"
+            " OR $3::text IS NULL OR (relation_key = $3 AND"
+            " (node = 'relation' OR $4::text[] IS NULL OR leaf_key = ANY ($4))))",
+            ["text", "name", "text", "text[]"],
+            [self._dataset, self._who, relation, leaves],
+        )
+        trees: dict[str, Tree] = {"": Tree(), self._who: Tree()}
+        for row in found:
+            node = _node(row)
+            trees[row["role"]] = trees[row["role"]].with_updates({node: _spent(row)})
+        return trees
+
+    def store(self, role: str, updates: Mapping[Node, Spent]) -> None:
+        """Write the new totals of the paying accounts."""
+        for node, spent in updates.items():
+            self._execute(
+                "INSERT INTO dp.account"
+                " (dataset, role, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET"
+                " spent_epsilon = EXCLUDED.spent_epsilon, spent_delta = EXCLUDED.spent_delta,"
+                " spent_rdp = EXCLUDED.spent_rdp",
+                ["text", "name", "text", "text", "text", "numeric", "numeric", "numeric[]"],
+                [
+                    self._dataset,
+                    role,
+                    ("root", "relation", "leaf")[len(node)],
+                    node[0] if node else "",
+                    node[1] if len(node) == 2 else "",
+                    spent.epsilon,
+                    spent.delta,
+                    list(spent.rdp) or None,
+                ],
+            )
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    if row["node"] == "root":
+        return ()
+    return (row["relation_key"],) if row["node"] == "relation" else (row["relation_key"], row["leaf_key"])
+
+
+def _spent(row: Mapping[str, Any]) -> Spent:
+    rdp = tuple(Decimal(v) for v in row["spent_rdp"] or ())
+    return Spent(Decimal(row["spent_epsilon"]), Decimal(row["spent_delta"]), rdp)
+
+
+def scope_to_json(scope: Scope) -> dict[str, Any]:
+    """The ledger's form of where a charge went."""
+    if isinstance(scope, Root):
+        return {"node": "root"}
+    if isinstance(scope, Relation):
+        return {"node": "relation", "relation": scope.relation}
+    return {"node": "leaf", "relation": scope.relation, "leaves": sorted(scope.leaves)}

@@ -1,0 +1,154 @@
+"""Declared public partitions: the grid, and which leaf accounts a predicate touches (composition.md §3.2, §5.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.query.expression import Fold, Scope
+from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.restriction import restriction
+
+MAX_LEAVES = 10_000
+REST = "rest"
+_HINT = """grid => '{"origin": "2024-01-01", "width": "7 days"}', or '{"list": ["north", "south"]}'"""
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The leaves that a request reads, and the restriction to them that its statement must contain literally."""
+
+    leaves: frozenset[str]
+    sql: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A type's values as integers, so that cells of a grid are found by floor division."""
+
+    number: Callable[[str], int]
+    text: Callable[[int], str]
+    width: Callable[[Any], int]
+
+
+def _seconds(width: Any) -> int:
+    match = re.fullmatch(r"\s*(\d{1,9})\s+(second|minute|hour|day|week)s?\s*", str(width))
+    if not match:
+        raise DPError(
+            OUT_OF_RANGE,
+            "the width of a grid over time is a whole number of weeks, days, hours, minutes or seconds",
+            _HINT,
+        )
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def _days(width: Any) -> int:
+    days, rest = divmod(_seconds(width), 86400)
+    if rest:
+        raise DPError(OUT_OF_RANGE, "the width of a grid over dates is a whole number of days", _HINT)
+    return days
+
+
+def _timestamp_number(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+_INTEGER = Axis(int, str, int)
+_DATE = Axis(lambda t: date.fromisoformat(t).toordinal(), lambda n: date.fromordinal(n).isoformat(), _days)
+_TIMESTAMP = Axis(
+    _timestamp_number, lambda n: (_EPOCH + timedelta(microseconds=n)).isoformat(" "), lambda w: _seconds(w) * 1_000_000
+)
+_TIMESTAMPTZ = Axis(_TIMESTAMP.number, lambda n: _TIMESTAMP.text(n) + "+00", _TIMESTAMP.width)
+AXES: Mapping[str, Axis] = {
+    "smallint": _INTEGER,
+    "integer": _INTEGER,
+    "bigint": _INTEGER,
+    "date": _DATE,
+    "timestamp without time zone": _TIMESTAMP,
+    "timestamp with time zone": _TIMESTAMPTZ,
+}
+
+
+def check_grid(grid: Any, type_name: str) -> None:
+    """Refuse (DP005) a grid that is neither {"origin", "width"} over integers, dates, timestamps nor {"list": texts}."""
+    if isinstance(grid, dict) and set(grid) == {"list"}:
+        values = grid["list"]
+        if (
+            isinstance(values, list)
+            and values
+            and all(isinstance(v, str) for v in values)
+            and len(set(values)) == len(values)
+        ):
+            return
+    elif isinstance(grid, dict) and set(grid) == {"origin", "width"} and type_name in AXES:
+        axis = AXES[type_name]
+        try:
+            if axis.width(grid["width"]) > 0 and axis.number(str(grid["origin"])) is not None:
+                return
+        except ValueError:
+            pass
+    raise DPError(OUT_OF_RANGE, f"not a partition grid over a column of type {type_name}", _HINT)
+
+
+def touched_partitions(policy: Policy, where: str | None, scope: Scope, fold: Fold) -> Partitions | None:
+    """The leaves a predicate confines the request to; None: it may read any row, so the relation's own account pays."""
+    if policy.partition_by is None or policy.grid is None or where is None or policy.has_user_units:
+        return None
+    found = restriction(where, policy.partition_by, scope, fold)
+    column = policy.relation.columns[policy.partition_by]
+    if found is None:
+        return None
+    name = f'{scope.sql_alias}."{column.name.replace(chr(34), chr(34) * 2)}"'
+    if "list" in policy.grid:
+        return _listed(policy.grid["list"], found.points, name, column.type_name)
+    try:
+        return _cells(AXES[column.type_name], policy.grid, found, name, column.type_name)
+    except (ValueError, OverflowError):  # beyond the years that Python knows: any row
+        return None
+
+
+def _listed(values: list[str], points: tuple[str, ...] | None, name: str, type_name: str) -> Partitions | None:
+    if points is None:
+        return None
+    leaves = frozenset(f"={p}" if p in values else REST for p in points)
+    return Partitions(leaves, f"{name} IN ({', '.join(_literal(p, type_name) for p in sorted(points))})")
+
+
+def _cells(axis: Axis, grid: Mapping[str, Any], found: Any, name: str, type_name: str) -> Partitions | None:
+    origin, width = axis.number(str(grid["origin"])), axis.width(grid["width"])
+    if found.points is not None:
+        cells = {(axis.number(p) - origin) // width for p in found.points}
+    elif found.lower is None or found.upper is None:
+        return None
+    else:
+        low, high = axis.number(found.lower), axis.number(found.upper)
+        first = (low - origin) // width
+        last = (high - origin - (0 if found.upper_inclusive else 1)) // width
+        cells = set(range(first, min(last, first + MAX_LEAVES) + 1))
+    if not cells or len(cells) > MAX_LEAVES:
+        return None
+    bounds = [(axis.text(origin + c * width), axis.text(origin + (c + 1) * width)) for c in sorted(cells)]
+    runs: list[tuple[str, str]] = []
+    for lower, upper in bounds:
+        if runs and runs[-1][1] == lower:
+            runs[-1] = (runs[-1][0], upper)
+        else:
+            runs.append((lower, upper))
+    sql = " OR ".join(
+        f"({name} >= {_literal(lo, type_name)} AND {name} < {_literal(hi, type_name)})" for lo, hi in runs
+    )
+    return Partitions(frozenset(f"[{lo},{hi})" for lo, hi in bounds), f"({sql})")
+
+
+def _literal(text: str, type_name: str) -> str:
+    quoted = text.replace("'", "''")
+    return f"'{quoted}'::{type_name}"

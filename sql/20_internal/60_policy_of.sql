@@ -1,0 +1,60 @@
+CREATE FUNCTION dp._policy_of(schema_name name, relation_name name) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE rel AS (
+    SELECT c.oid, c.relkind, n.nspname, c.relname, p.*
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN dp.relation_policy p ON p.relation = c.oid
+    WHERE n.nspname = schema_name AND c.relname = relation_name
+  ), hop AS (
+    SELECT 0 AS i, rel.oid AS source, rel.unit_path AS path FROM rel
+    UNION ALL
+    SELECT hop.i + 1, f.confrelid, hop.path
+    FROM hop JOIN pg_attribute a ON a.attrelid = hop.source AND a.attname = hop.path[hop.i + 1]
+    JOIN LATERAL (SELECT k.confrelid FROM pg_constraint k
+                  WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = hop.source AND k.conkey = ARRAY[a.attnum]
+                  ORDER BY k.oid LIMIT 1) f ON true
+    WHERE hop.i + 1 < cardinality(hop.path)
+  )
+  SELECT jsonb_build_object(
+    'version', (SELECT version FROM dp.policy_state),
+    'oid', rel.oid::bigint, 'schema', rel.nspname, 'name', rel.relname,
+    'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of,
+    'unit_column', rel.unit_column, 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
+    'scale', rel.scale::text, 'partition_by', rel.partition_by, 'grid', rel.grid,
+    'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
+    'unit_path', (SELECT jsonb_agg(jsonb_build_object(
+                      'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname,
+                      'referenced', (SELECT ra.attname FROM pg_constraint k
+                                     JOIN pg_attribute sa ON sa.attrelid = hop.source AND sa.attname = hop.path[hop.i + 1]
+                                     JOIN pg_attribute ra ON ra.attrelid = k.confrelid AND ra.attnum = k.confkey[1]
+                                     WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = hop.source
+                                       AND k.conkey = ARRAY[sa.attnum] ORDER BY k.oid LIMIT 1)) ORDER BY hop.i)
+                  FROM hop LEFT JOIN hop nxt ON nxt.i = hop.i + 1
+                  LEFT JOIN pg_class t ON t.oid = nxt.source LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
+                  WHERE hop.path IS NOT NULL),
+    'primary_key', (SELECT jsonb_agg(a.attname ORDER BY o.i)
+                    FROM pg_index x, unnest(x.indkey::smallint[]) WITH ORDINALITY o(attnum, i), pg_attribute a
+                    WHERE x.indrelid = rel.oid AND x.indisprimary AND a.attrelid = rel.oid AND a.attnum = o.attnum),
+    'linked', EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> rel.oid
+                      WHERE k.contype = 'f' AND rel.oid IN (k.conrelid, k.confrelid) AND q.dataset = rel.dataset),
+    'dataset', (SELECT jsonb_build_object('name', d.name, 'unit', d.unit, 'accountant', d.accountant,
+                  'epsilon', d.epsilon::text, 'delta_rdp', d.delta_rdp::text, 'delta_add', d.delta_add::text,
+                  'orders', (SELECT jsonb_agg(o::text) FROM unnest(d.orders) o),
+                  'default_epsilon', d.default_epsilon::text, 'frozen', dp._frozen(d.incarnation))
+                FROM dp.dataset d WHERE d.name = rel.dataset),
+    'columns', (SELECT jsonb_agg(jsonb_build_object(
+                  'name', a.attname, 'type_oid', t.base::bigint, 'type_name', format_type(t.base, NULL), 'typmod', t.typmod,
+                  'deterministic', COALESCE(co.collisdeterministic, true),
+                  'collation', CASE WHEN a.attcollation <> ty.typcollation THEN format('%I.%I', cn.nspname, co.collname) END,
+                  'labels', (SELECT jsonb_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.base),
+                  'policy', (SELECT to_jsonb(cp) - 'relation' - 'attnum' - 'attname' FROM dp.column_policy cp
+                             WHERE cp.relation = rel.oid AND cp.attnum = a.attnum AND cp.attname = a.attname)) ORDER BY a.attnum)
+                FROM pg_attribute a
+                JOIN pg_type ty ON ty.oid = a.atttypid
+                CROSS JOIN LATERAL dp._base_type(a.atttypid, a.atttypmod) t
+                LEFT JOIN pg_collation co ON co.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
+                WHERE a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped))
+  FROM rel
+$$;
+COMMENT ON FUNCTION dp._policy_of(name, name) IS 'Everything declared and structural that the compiler needs about one protected relation; NULL if it is not protected. Public facts only.';
+REVOKE ALL ON FUNCTION dp._policy_of(name, name) FROM PUBLIC;

@@ -1,0 +1,30 @@
+CREATE FUNCTION dp._policy_follows_ddl() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  lost record;
+BEGIN
+  IF NOT EXISTS (SELECT FROM dp.relation_policy) THEN
+    RETURN;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() d
+                 WHERE d.object_type NOT IN ('table', 'table column') OR d.classid <> 'pg_class'::regclass
+                    OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication)) THEN
+    RETURN;
+  END IF;
+  UPDATE dp.column_policy cp SET attname = a.attname FROM pg_attribute a
+  WHERE a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped AND a.attname <> cp.attname;
+  SELECT p.relation, c.name INTO lost
+  FROM dp.relation_policy p, unnest(ARRAY[p.unit_column, p.unit_path[1], p.partition_by]) AS c(name)
+  WHERE c.name IS NOT NULL
+    AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = p.relation AND a.attname = c.name AND NOT a.attisdropped) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('column %I of %s defines its privacy unit or partitions and cannot be renamed', lost.name, lost.relation),
+      HINT = 'CALL dp.unprotect(relation) first, rename, and protect it again: its accounts stay.';
+  END IF;
+  PERFORM dp._bump_policy();
+END $$;
+COMMENT ON FUNCTION dp._policy_follows_ddl() IS 'Policy follows renamed columns and tells the proxies that the shape changed.';
+REVOKE ALL ON FUNCTION dp._policy_follows_ddl() FROM PUBLIC;
+CREATE EVENT TRIGGER dp_policy_follows_ddl ON ddl_command_end
+  WHEN TAG IN ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN')
+  EXECUTE FUNCTION dp._policy_follows_ddl();

@@ -1,0 +1,26 @@
+CREATE FUNCTION dp._policy_drops_with_object() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  lost record;
+  changed integer;
+BEGIN
+  SELECT p.relation, d.object_identity INTO lost
+  FROM pg_event_trigger_dropped_objects() d JOIN dp.relation_policy p ON p.relation = d.objid
+  WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND d.address_names[3] IN (p.unit_column, p.unit_path[1], p.partition_by)
+    AND EXISTS (SELECT FROM pg_class c WHERE c.oid = p.relation) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('%s defines the privacy unit or partitions of a protected relation', lost.object_identity),
+      HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
+  END IF;
+  WITH gone AS (SELECT objid, objsubid FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
+       a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),
+       b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
+       c AS (DELETE FROM dp.relation_policy p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1)
+  SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) INTO changed;
+  IF changed > 0 THEN
+    PERFORM dp._bump_policy();
+  END IF;
+END $$;
+COMMENT ON FUNCTION dp._policy_drops_with_object() IS 'Policy goes with its relation or column; accounts and ledger stay.';
+REVOKE ALL ON FUNCTION dp._policy_drops_with_object() FROM PUBLIC;
+CREATE EVENT TRIGGER dp_policy_drops_with_object ON sql_drop EXECUTE FUNCTION dp._policy_drops_with_object();

@@ -1,0 +1,52 @@
+CREATE FUNCTION dp._check_unit(relation regclass, dataset text, unit_column name, unit_path name[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  unit text;
+  source regclass := relation;
+  target regclass;
+  i integer;
+BEGIN
+  SELECT d.unit INTO unit FROM dp.dataset d WHERE d.name = _check_unit.dataset;
+  IF unit = 'row' THEN
+    IF unit_column IS NOT NULL OR unit_path IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L has row units: no unit_column or unit_path', dataset), HINT = 'Use a dataset with unit => ''user'', or leave them out.';
+    END IF;
+    IF EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> _check_unit.relation
+               WHERE k.contype = 'f' AND _check_unit.relation IN (k.conrelid, k.confrelid) AND q.dataset = _check_unit.dataset) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is joined by a foreign key to another protected relation of dataset %L, whose unit is a row', relation, dataset),
+        HINT = 'Rows of joined relations describe the same people: use a dataset with unit => ''user'' (composition.md 1.2).';
+    END IF;
+    RETURN;
+  END IF;
+  IF num_nonnulls(unit_column, unit_path) <> 1 OR cardinality(unit_path) = 0 OR array_position(unit_path, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L has user units: give unit_column or unit_path', dataset),
+      HINT = 'unit_column => ''customer_id'', or unit_path => ''{order_id,customer_id}'' through the foreign key order_id.';
+  END IF;
+  FOR i IN 1 .. COALESCE(cardinality(unit_path), 1) LOOP
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attname = COALESCE(unit_path[i], unit_column) AND a.attnum > 0 AND NOT a.attisdropped) THEN
+      RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column %I of %s does not exist', COALESCE(unit_path[i], unit_column), source), HINT = 'Name an existing column.';
+    END IF;
+    EXIT WHEN unit_path IS NULL OR i = cardinality(unit_path);
+    SELECT k.confrelid INTO target FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
+    WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i] ORDER BY k.oid LIMIT 1;
+    IF target IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s has no validated foreign key of its own', unit_path[i], source),
+        HINT = 'Every step of unit_path but the last must be a single-column, validated foreign key.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = target AND p.dataset = _check_unit.dataset) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, is not protected in dataset %L', target, dataset), HINT = format('CALL dp.protect(%L, %L, ...) first.', target, dataset);
+    END IF;
+    source := target;
+  END LOOP;
+END $$;
+COMMENT ON FUNCTION dp._check_unit(regclass, text, name, name[]) IS 'Checks that every row of a relation reaches its privacy unit (composition.md 1.2, 1.3).';
+REVOKE ALL ON FUNCTION dp._check_unit(regclass, text, name, name[]) FROM PUBLIC;
+
+CREATE FUNCTION dp._check_grid(relation regclass, dataset text, partition_by name, grid jsonb) RETURNS void
+LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+from pg_epsilon import entry
+entry.check_grid(relation, dataset, partition_by, grid)
+$$;
+COMMENT ON FUNCTION dp._check_grid(regclass, text, name, jsonb) IS 'Checks a declared partition grid: {"origin": ..., "width": ...} or {"list": [...]} over a column of a row-unit relation.';
+REVOKE ALL ON FUNCTION dp._check_grid(regclass, text, name, jsonb) FROM PUBLIC;

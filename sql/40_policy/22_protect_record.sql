@@ -1,0 +1,52 @@
+CREATE FUNCTION dp._protect(relation regclass, dataset text, unit_column name, unit_path name[], max_rows_per_unit integer, max_rows bigint, scale numeric, partition_by name, grid jsonb)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  kind "char";
+  key text;
+BEGIN
+  PERFORM dp._require_owner(relation, 'dp.protect');
+  SELECT c.relkind, format('%I.%I', n.nspname, c.relname) INTO kind, key FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+  IF kind NOT IN ('r', 'p') OR EXISTS (SELECT FROM pg_class c WHERE c.oid = relation AND c.relpersistence = 't') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not a base table', relation), HINT = 'Protect the tables beneath: a view is expanded, and derived tables can be neither protected nor published.';
+  END IF;
+  IF key LIKE 'pg\_catalog.%' OR key LIKE 'information\_schema.%' OR key LIKE 'dp.%' THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'system tables cannot be protected', HINT = 'Protect a table that holds people''s rows.';
+  END IF;
+  IF NOT EXISTS (SELECT FROM dp.dataset d WHERE d.name = _protect.dataset) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'CALL dp.create_dataset(name, epsilon => ...) first.';
+  END IF;
+  IF EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _protect.relation) THEN
+    RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('%s is already protected', relation), HINT = 'CALL dp.unprotect(relation) first; its accounts stay.';
+  END IF;
+  IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is a partition or an inheritance child', relation), HINT = 'Protect its parent.';
+  END IF;
+  IF (SELECT c.relrowsecurity AND pg_get_userbyid(c.relowner) <> 'dp_owner' FROM pg_class c WHERE c.oid = relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('row-level security of %s would filter what the engine counts', relation), HINT = 'Answers must be about all rows: disable row-level security on it, or protect another table.';
+  END IF;
+  PERFORM dp._check_unit(relation, dataset, unit_column, unit_path);
+  IF partition_by IS NOT NULL OR grid IS NOT NULL THEN
+    PERFORM dp._check_grid(relation, dataset, partition_by, grid);
+  END IF;
+  IF (SELECT d.unit FROM dp.dataset d WHERE d.name = _protect.dataset) = 'row' AND max_rows_per_unit IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_unit has no meaning for row units', HINT = 'Leave it out.';
+  END IF;
+  IF max_rows_per_unit <= 0 OR max_rows <= 0 OR scale < 1 OR scale = 'NaN' THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_unit, max_rows and scale must be at least 1', HINT = 'They are declared public bounds, never read off the data.';
+  END IF;
+  PERFORM dp._carry_spending(key, dataset);
+  IF EXISTS (SELECT FROM dp.protection h WHERE h.relation_key = key AND h.dataset = _protect.dataset AND h.grid IS NOT NULL
+             AND grid IS NOT NULL AND (h.grid, h.partition_by) IS DISTINCT FROM (_protect.grid, _protect.partition_by)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s was partitioned by another grid before', key), HINT = 'Leaf accounts are keyed by declared bounds and never change: use the old grid, or none.';
+  END IF;
+  INSERT INTO dp.protection AS h (relation_key, dataset, partition_by, grid) VALUES (key, dataset, partition_by, grid)
+  ON CONFLICT ON CONSTRAINT protection_pkey DO UPDATE SET partition_by = COALESCE(h.partition_by, EXCLUDED.partition_by), grid = COALESCE(h.grid, EXCLUDED.grid), carried_to = NULL;
+  INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid)
+  VALUES (relation, dataset, key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid);
+  PERFORM dp._bump_policy();
+END $$;
+COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';
+REVOKE ALL ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) TO dp_admin;

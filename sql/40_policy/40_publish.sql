@@ -1,0 +1,53 @@
+CREATE FUNCTION dp._publish(relation regclass, kind text, columns name[], comments boolean) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  protected boolean := EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _publish.relation);
+BEGIN
+  PERFORM dp._require_owner(relation, 'dp.publish');
+  IF kind IS NULL OR kind NOT IN ('protected', 'public') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'kind must be ''protected'' or ''public''', HINT = '''protected'' shows a table''s shape, ''public'' its rows too.';
+  END IF;
+  IF kind = 'protected' AND NOT protected THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'CALL dp.protect(relation, dataset) first, or publish a table without people as kind => ''public''.';
+  END IF;
+  IF kind = 'public' AND (protected OR (SELECT c.relkind NOT IN ('r', 'p') FROM pg_class c WHERE c.oid = relation)
+      OR EXISTS (SELECT FROM pg_inherits i JOIN dp.relation_policy p ON p.relation IN (i.inhparent, i.inhrelid) WHERE relation IN (i.inhrelid, i.inhparent))) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public', relation), HINT = 'Only base tables that are not protected, and not part of a protected one, can be published with their rows.';
+  END IF;
+  IF EXISTS (SELECT FROM unnest(columns) u(c) WHERE c IS NULL OR NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped)) THEN
+    RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = 'columns names a column that does not exist', HINT = 'Leave columns out to publish them all.';
+  END IF;
+  INSERT INTO dp.publication (relation, kind, columns, comments) VALUES (relation, kind, columns, COALESCE(comments, false))
+  ON CONFLICT ON CONSTRAINT publication_pkey DO UPDATE SET kind = EXCLUDED.kind, columns = EXCLUDED.columns, comments = EXCLUDED.comments;
+  PERFORM dp._bump_policy();
+END $$;
+COMMENT ON FUNCTION dp._publish(regclass, text, name[], boolean) IS 'Checks and records a publication; dp.publish adds the grant that only the table''s owner can give.';
+REVOKE ALL ON FUNCTION dp._publish(regclass, text, name[], boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._publish(regclass, text, name[], boolean) TO dp_admin;
+
+CREATE PROCEDURE dp.publish(relation regclass, kind text DEFAULT 'protected', columns name[] DEFAULT NULL, comments boolean DEFAULT false)
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM dp._publish(relation, kind, columns, comments);
+  IF kind = 'public' THEN
+    EXECUTE format('GRANT SELECT ON TABLE %s TO dp_reader', relation);
+  END IF;
+END $$;
+COMMENT ON PROCEDURE dp.publish(regclass, text, name[], boolean) IS
+  'Shows a relation to analysts: ''protected'' its shape only (rows are answered through dp_*), ''public'' its rows too. Runs as the caller: only the owner can grant SELECT to dp_reader.';
+REVOKE ALL ON PROCEDURE dp.publish(regclass, text, name[], boolean) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dp.publish(regclass, text, name[], boolean) TO dp_admin;
+
+CREATE PROCEDURE dp.unpublish(relation regclass)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM dp._require_owner(relation, 'dp.unpublish');
+  DELETE FROM dp.publication p WHERE p.relation = unpublish.relation;
+  PERFORM dp._bump_policy();
+END $$;
+COMMENT ON PROCEDURE dp.unpublish(regclass) IS 'Hides a relation from analysts again; what was answered stays answered.';
+REVOKE ALL ON PROCEDURE dp.unpublish(regclass) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dp.unpublish(regclass) TO dp_admin;

@@ -1,0 +1,64 @@
+CREATE FUNCTION dp._channel_once(statement text) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  nap double precision := 0.0001;
+  polls integer := 0;
+  reply jsonb;
+BEGIN
+  PERFORM dp._channel_open();
+  IF dp_link.dblink_send_query('dp_ledger', statement) <> 1 THEN
+    RAISE EXCEPTION USING ERRCODE = '08006', MESSAGE = 'the ledger channel is broken';
+  END IF;
+  WHILE dp_link.dblink_is_busy('dp_ledger') = 1 LOOP
+    polls := polls + 1;
+    IF polls > 50 THEN
+      PERFORM pg_sleep(nap);
+      nap := least(nap * 1.5, 0.02);
+    END IF;
+  END LOOP;
+  SELECT t.reply INTO reply FROM dp_link.dblink_get_result('dp_ledger') AS t(reply jsonb);
+  PERFORM FROM dp_link.dblink_get_result('dp_ledger') AS t(reply jsonb);
+  RETURN reply;
+END $$;
+COMMENT ON FUNCTION dp._channel_once(text) IS 'Sends one statement over the channel and waits for its single jsonb, without blocking cancel.';
+REVOKE ALL ON FUNCTION dp._channel_once(text) FROM PUBLIC;
+
+CREATE FUNCTION dp._channel_ask(statement text, request_id uuid) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  reply jsonb;
+  state text;
+  message text;
+  hint text;
+BEGIN
+  FOR attempt IN 1 .. 2 LOOP
+    BEGIN
+      reply := dp._channel_once(statement);
+      IF (reply ->> 'request_id') IS DISTINCT FROM request_id::text THEN
+        RAISE EXCEPTION USING ERRCODE = '08P01', MESSAGE = 'stale reply on the ledger channel';
+      END IF;
+      RETURN reply;
+    EXCEPTION
+      WHEN query_canceled THEN
+        BEGIN
+          PERFORM dp_link.dblink_cancel_query('dp_ledger');
+        EXCEPTION WHEN OTHERS THEN
+          NULL;
+        END;
+        PERFORM dp._channel_close();
+        RAISE;
+      WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+        PERFORM dp._channel_close();
+        IF state LIKE 'DP%' THEN
+          RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, HINT = hint;
+        END IF;
+        IF attempt = 2 OR state NOT LIKE '08%' THEN
+          RAISE EXCEPTION USING ERRCODE = 'DP006', MESSAGE = 'the call could not be completed on the ledger channel',
+            HINT = 'If it was charged, repeating the same question is answered from the ledger''s cache or charged anew; ask the administrator to run dp.check().';
+        END IF;
+    END;
+  END LOOP;
+END $$;
+COMMENT ON FUNCTION dp._channel_ask(text, uuid) IS 'One idempotent step on the channel: a broken connection is reopened and the step repeated once with the same request id; every trouble of the channel becomes DP006 with our own words.';
+REVOKE ALL ON FUNCTION dp._channel_ask(text, uuid) FROM PUBLIC;

@@ -1,0 +1,32 @@
+CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET client_min_messages = notice
+SET debug_print_plan = off SET debug_print_parse = off SET debug_print_rewritten = off AS $$
+DECLARE
+  who name := dp._who();
+  id uuid := gen_random_uuid();
+  reply jsonb;
+  notices text := current_setting('dp.notices', true);
+BEGIN
+  IF who IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'nobody is asking', HINT = 'The gateway names the analyst in dp.analyst, inside the transaction.';
+  END IF;
+  IF request IS NULL OR jsonb_typeof(request) <> 'object' OR octet_length(request::text) > 1048576 THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP003', MESSAGE = 'a request is a jsonb object of at most 1 MB', HINT = 'Use dp_count, dp_group_by, or plain SQL through the proxy.';
+  END IF;
+  reply := dp._channel_ask(format('SELECT dp._charge(%L, %L, %L)', id, who, request), id);
+  IF NOT reply ?| ARRAY['answer', 'refusal'] THEN
+    reply := dp._channel_ask(format('SELECT dp._answer(%L)', id), id);
+  END IF;
+  IF reply ? 'refusal' THEN
+    RAISE EXCEPTION USING ERRCODE = reply -> 'refusal' ->> 'sqlstate', MESSAGE = reply -> 'refusal' ->> 'message',
+      DETAIL = COALESCE(reply -> 'refusal' ->> 'detail', ''), HINT = COALESCE(reply -> 'refusal' ->> 'hint', '');
+  END IF;
+  IF session_user <> 'dp_gateway' AND COALESCE(NULLIF(notices, '')::boolean, current_setting('application_name') = 'psql') THEN
+    RAISE NOTICE '%', reply #>> '{answer,notice,text}';
+  END IF;
+  RETURN reply -> 'answer';
+END $$;
+COMMENT ON FUNCTION dp.dp_query(jsonb) IS 'Answers one request (docs/internals.md §1): who asks, then the channel: charge, committed; read, compute and record, committed. Charges stay whatever the caller''s transaction does.';
+REVOKE ALL ON FUNCTION dp.dp_query(jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_query(jsonb) TO dp_analyst, dp_gateway;

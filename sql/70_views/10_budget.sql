@@ -1,0 +1,15 @@
+CREATE FUNCTION dp._budget() RETURNS TABLE (dataset text, unit text, accountant text, epsilon numeric, delta numeric, epsilon_left numeric, your_epsilon numeric, your_epsilon_left numeric, used numeric, frozen boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT d.name, d.unit, d.accountant, d.epsilon, d.delta, s.epsilon, r.epsilon, least(o.epsilon, s.epsilon), s.used, dp._frozen(d.incarnation)
+  FROM dp.dataset d
+  CROSS JOIN LATERAL dp._budget_left(d.name, NULL) s
+  LEFT JOIN dp.role_allotment r ON r.dataset = d.name AND r.role = dp._who()
+  LEFT JOIN LATERAL dp._budget_left(d.name, r.role) o ON r.role IS NOT NULL
+  WHERE r.role IS NOT NULL OR pg_has_role(session_user, 'dp_admin', 'MEMBER')
+$$;
+COMMENT ON FUNCTION dp._budget() IS 'Rows of dp.budget for who asks.';
+REVOKE ALL ON FUNCTION dp._budget() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._budget() TO dp_analyst, dp_gateway, dp_admin;
+CREATE VIEW dp.budget AS SELECT * FROM dp._budget();
+COMMENT ON VIEW dp.budget IS 'Your datasets: cap, your allotment, and what is left. epsilon_left: the largest epsilon of one more question (of its most spent partition, and for a renyi accountant of one more Laplace charge).';
+GRANT SELECT ON dp.budget TO dp_analyst, dp_gateway, dp_admin;

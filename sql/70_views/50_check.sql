@@ -1,0 +1,87 @@
+CREATE FUNCTION dp._problems() RETURNS TABLE (severity text, object text, problem text, hint text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH analysts AS (
+    SELECT r.* FROM pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper AND pg_has_role(r.oid, 'dp_analyst', 'MEMBER')
+    UNION ALL SELECT r.* FROM pg_roles r WHERE r.rolsuper AND EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = r.oid AND g.rolname = 'dp_analyst')
+  ), protected AS (
+    SELECT p.*, d.unit, c.relowner FROM dp.relation_policy p JOIN dp.dataset d ON d.name = p.dataset JOIN pg_class c ON c.oid = p.relation
+  )
+  SELECT 'error', r.rolname::text, 'an analyst has an attribute that sees past the facade''s net or makes roles',
+         'Take SUPERUSER, BYPASSRLS, CREATEROLE, CREATEDB and REPLICATION away, or give him another login.'
+  FROM analysts r WHERE r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
+  UNION ALL
+  SELECT 'error', r.rolname::text, format('an analyst is a member of %I', f.rolname), format('REVOKE %I FROM %I', f.rolname, r.rolname)
+  FROM analysts r JOIN pg_roles f ON f.rolname IN ('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_facade', 'dp_reader') OR f.rolname LIKE 'pg\_%'
+  WHERE NOT r.rolsuper AND pg_has_role(r.oid, f.oid, 'MEMBER')
+  UNION ALL
+  SELECT 'error', p.relation::text, format('analyst %I holds %s on it', r.rolname, v.privilege), 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).'
+  FROM protected p, analysts r, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) v(privilege)
+  WHERE NOT r.rolsuper AND (has_table_privilege(r.oid, p.relation, v.privilege)
+        OR (v.privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege(r.oid, p.relation, v.privilege)))
+  UNION ALL
+  SELECT 'error', v.oid::regclass::text, format('analyst %I can read a view over %s', r.rolname, p.relation), 'A view''s rows, estimates and errors leak: REVOKE SELECT on it.'
+  FROM protected p JOIN pg_depend d ON d.refobjid = p.relation AND d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_rewrite'::regclass
+  JOIN pg_rewrite w ON w.oid = d.objid JOIN pg_class v ON v.oid = w.ev_class AND v.oid <> p.relation, analysts r
+  WHERE NOT r.rolsuper AND has_table_privilege(r.oid, v.oid, 'SELECT') GROUP BY v.oid, r.rolname, p.relation
+  UNION ALL
+  SELECT 'error', p.oid::regprocedure::text, 'PUBLIC may execute a function that tells about rows', 'A superuser runs CALL dp.harden_catalog().'
+  FROM pg_proc p WHERE p.oid IN (SELECT dp._leaky_functions()) AND EXISTS (SELECT FROM aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
+  UNION ALL
+  SELECT 'error', 'pg_catalog.pg_class', format('PUBLIC may read %s', string_agg(a.attname, ', ')), 'A superuser runs CALL dp.harden_catalog().'
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+  WHERE c.oid = 'pg_class'::regclass AND a.attname IN ('reltuples', 'relpages', 'relallvisible', 'relfrozenxid', 'relminmxid')
+    AND (EXISTS (SELECT FROM aclexplode(c.relacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT')
+         OR EXISTS (SELECT FROM aclexplode(a.attacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT'))
+  HAVING count(*) > 0
+  UNION ALL
+  SELECT 'error', p.relation::text, 'dp_owner cannot read it', format('GRANT SELECT ON %s TO dp_owner', p.relation)
+  FROM protected p WHERE NOT has_table_privilege('dp_owner', p.relation, 'SELECT')
+  UNION ALL
+  SELECT 'error', p.relation::text, 'row-level security would filter what the engine counts', 'Disable it on this relation, or unprotect it.'
+  FROM protected p JOIN pg_class c ON c.oid = p.relation WHERE c.relrowsecurity
+  UNION ALL
+  SELECT 'error', p.relation::text, 'its foreign key joins it to another protected relation of a dataset with row units', 'Rows of joined relations describe the same people: use a dataset whose unit is a user.'
+  FROM protected p JOIN pg_constraint k ON k.contype = 'f' AND p.relation IN (k.conrelid, k.confrelid)
+  JOIN protected q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> p.relation AND q.dataset = p.dataset WHERE p.unit = 'row' GROUP BY p.relation
+  UNION ALL
+  SELECT 'error', d.name, 'its accounts are frozen: this ledger was restored or cloned', format('CALL dp.confirm_ledger(%L, add_epsilon => what was spent since the copy)', d.name)
+  FROM dp.dataset d WHERE dp._frozen(d.incarnation)
+  UNION ALL
+  SELECT 'error', x.dataset, 'the accounts and the ledger disagree', 'Stop answering and restore the ledger from its export.'
+  FROM dp._ledger_mismatch() x
+  UNION ALL
+  SELECT 'error', c.shape, 'this form of question is closed after a failure next to rows', format('Find the cause in the server''s log, then CALL dp.reopen_shape(%L)', c.shape)
+  FROM dp.closed_shape c
+  UNION ALL
+  SELECT 'error', 'dp_ledger', 'there is no ledger channel: no question can be answered', 'A superuser runs CALL dp.repair_channel().'
+  WHERE NOT EXISTS (SELECT FROM pg_foreign_server s JOIN pg_user_mapping m ON m.umserver = s.oid WHERE s.srvname = 'dp_ledger' AND m.umuser = 'dp_owner'::regrole)
+  UNION ALL
+  SELECT 'warning', p.relation::text, format('column %I is not declared: nobody can use it', a.attname), format('CALL dp.describe_column(%L, %L, ...)', p.relation, a.attname)
+  FROM protected p JOIN pg_attribute a ON a.attrelid = p.relation AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE NOT EXISTS (SELECT FROM dp.column_policy c WHERE c.relation = p.relation AND c.attnum = a.attnum)
+  UNION ALL
+  SELECT 'warning', p.relation::text, 'it is protected but not published', format('CALL dp.publish(%L)', p.relation)
+  FROM protected p WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = p.relation)
+  UNION ALL
+  SELECT 'warning', p.relation::text, 'max_rows_per_unit is not declared: only users can be counted, not rows', 'Protect it with max_rows_per_unit.'
+  FROM protected p WHERE p.unit = 'user' AND p.max_rows_per_unit IS NULL
+  UNION ALL
+  SELECT 'warning', d.name, 'nobody has an allotment in it', format('CALL dp.allot(role, %L, epsilon => ...)', d.name)
+  FROM dp.dataset d WHERE NOT EXISTS (SELECT FROM dp.role_allotment r WHERE r.dataset = d.name)
+  UNION ALL
+  SELECT 'notice', string_agg(d.name, ', '), 'a person whose rows are in several datasets loses the sum of their budgets', 'Put relations about the same people into one dataset.'
+  FROM dp.dataset d HAVING count(*) > 1
+$$;
+COMMENT ON FUNCTION dp._problems() IS 'Rows of dp.check().';
+REVOKE ALL ON FUNCTION dp._problems() FROM PUBLIC;
+
+CREATE FUNCTION dp.check() RETURNS TABLE (severity text, object text, problem text, hint text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp._require_admin('dp.check');
+  RETURN QUERY SELECT p.severity, p.object, p.problem, p.hint FROM dp._problems() p
+    ORDER BY array_position(ARRAY['error', 'warning', 'notice'], p.severity), p.object, p.problem;
+END $$;
+COMMENT ON FUNCTION dp.check() IS 'What is undeclared or leaks: grants on raw tables, open catalogs, analysts with dangerous attributes, missing declarations, frozen or inconsistent ledgers. No row with severity error: ready.';
+REVOKE ALL ON FUNCTION dp.check() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.check() TO dp_admin;

@@ -1,0 +1,1 @@
+CALL dp.repair_channel();

@@ -1,0 +1,3 @@
+"""Fixtures by subject: fix_*.py beside this file."""
+
+pytest_plugins = ["fix_cluster"]
