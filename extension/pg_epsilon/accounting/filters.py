@@ -217,7 +217,7 @@ def decide(cap: Cap, tree: Tree, scope: Scope, charges: Iterable[Charge]) -> Dec
 
 def remaining(cap: Cap, tree: Tree, scope: Scope = Root()) -> Remaining:
     """What one further charge on `scope` may cost at most, and how much of the budget is used there."""
-    totals = [tree.total(leaf) for leaf in leaves_below(tree, scope)]
+    totals = {tree.total(leaf) for leaf in leaves_below(tree, scope)}  # most leaves of a view are alike
     return Remaining(
         _plain(min(cap.largest_epsilon(total) for total in totals)),
         _plain(max(Decimal(0), min(add((cap.delta, -total.delta)) for total in totals))),
