@@ -1,0 +1,16 @@
+"""The facade: a database that holds the shape of what is published and not one private row (facade-and-channel.md §4 and §5)."""
+
+from pg_epsilon_proxy.facade.build import FacadeBusy, ReaderSource, create, prepare, sync
+from pg_epsilon_proxy.facade.checks import FacadeRelation, check, relations, unsafe_analysts
+
+__all__ = [
+    "FacadeBusy",
+    "FacadeRelation",
+    "ReaderSource",
+    "check",
+    "create",
+    "prepare",
+    "relations",
+    "sync",
+    "unsafe_analysts",
+]
