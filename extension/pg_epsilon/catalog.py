@@ -147,7 +147,8 @@ class Catalog:
         accounts = Accounts(self._execute, policy.dataset.name, who)
         trees = accounts.lock(plan.scope)
         amount = Spent()
-        for cap, role in zip(self.caps(policy, who), ("", who), strict=True):
+        shared, own = self.caps(policy, who)
+        for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
             decision = decide(cap, trees[role], plan.scope, plan.charges)
             if not decision.allowed:
                 raise _exhausted(plan, role, remaining(cap, trees[role], plan.scope))

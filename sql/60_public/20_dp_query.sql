@@ -19,8 +19,7 @@ BEGIN
     reply := dp._channel_ask(format('SELECT dp._answer(%L)', id), id);
   END IF;
   IF reply ? 'refusal' THEN
-    RAISE EXCEPTION USING ERRCODE = reply -> 'refusal' ->> 'sqlstate', MESSAGE = reply -> 'refusal' ->> 'message',
-      DETAIL = COALESCE(reply -> 'refusal' ->> 'detail', ''), HINT = COALESCE(reply -> 'refusal' ->> 'hint', '');
+    PERFORM dp._refuse(reply -> 'refusal');
   END IF;
   IF session_user <> 'dp_gateway' AND COALESCE(NULLIF(notices, '')::boolean, current_setting('application_name') = 'psql') THEN
     RAISE NOTICE '%', reply #>> '{answer,notice,text}';

@@ -19,8 +19,8 @@ GRANT EXECUTE ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text,
 
 CREATE FUNCTION dp.dp_group_by_result(answer jsonb) RETURNS TABLE (key jsonb, value jsonb)
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT (SELECT COALESCE(jsonb_object_agg(answer -> 'names' ->> (i - 1), v), '{}') FROM jsonb_array_elements(r) WITH ORDINALITY e(v, i) WHERE i <= (answer ->> 'keys')::int),
-         (SELECT COALESCE(jsonb_object_agg(answer -> 'names' ->> (i - 1), (v #>> '{}')::numeric), '{}') FROM jsonb_array_elements(r) WITH ORDINALITY e(v, i) WHERE i > (answer ->> 'keys')::int)
+  SELECT (SELECT COALESCE(jsonb_object_agg(answer -> 'names' ->> (i::int - 1), v), '{}') FROM jsonb_array_elements(r) WITH ORDINALITY e(v, i) WHERE i <= (answer ->> 'keys')::int),
+         (SELECT COALESCE(jsonb_object_agg(answer -> 'names' ->> (i::int - 1), (v #>> '{}')::numeric), '{}') FROM jsonb_array_elements(r) WITH ORDINALITY e(v, i) WHERE i > (answer ->> 'keys')::int)
   FROM jsonb_array_elements(answer -> 'rows') WITH ORDINALITY rows(r, n) ORDER BY n
 $$;
 COMMENT ON FUNCTION dp.dp_group_by_result(jsonb) IS 'The groups in the answer to a dp_group_by request.';

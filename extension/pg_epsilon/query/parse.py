@@ -7,13 +7,22 @@ proxy, which runs it on a thread with a large stack. Nothing here touches rows.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pglast import ast, enums, parser
-from pglast.stream import RawStream
-
 from pg_epsilon.errors import SHAPE, DPError
+
+# libpg_query carries PostgreSQL's own palloc, raw_parser and kin under their own names. Loaded into a backend the usual
+# way it would be bound to the server's functions of those names, and crash it: deep binding prefers its own.
+_usual_flags = sys.getdlopenflags()
+sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+try:
+    from pglast import ast, enums, parser
+    from pglast.stream import RawStream
+finally:
+    sys.setdlopenflags(_usual_flags)
 
 __all__ = [
     "MAX_DEPTH",
