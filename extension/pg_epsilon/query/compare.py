@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.query.context import Context
-from pg_epsilon.query.literals import check_encoding, coerce, fold_term, literal, quote, to_float, trimmed
+from pg_epsilon.query.literals import check_encoding, coerce, fold_term, literal, quote, to_float, trimmed, untyped
 from pg_epsilon.query.types import (
     BOOL,
     BPCHAR,
@@ -94,8 +94,9 @@ def distinct(ctx: Context, node: Any, left: Term, right: Term, negated: bool) ->
     return Term(f"({left.sql} {word} {right.sql})", BOOL, left.columns | right.columns)
 
 
-def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negated: bool) -> Term:
+def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negated: bool, array: bool = False) -> Term:
     """Return `left [NOT] IN (elements)`: one sorted list if all are constants of one type, else comparisons."""
+    elements = _list_type(ctx, node, left, elements, array)
     pairs = [pair(ctx, node, left, element) for element in elements]
     same = len({(a.sql, b.type.name if b.kind not in EXACT else "exact") for a, b in pairs}) == 1
     if left.constant or not same or any(not term.constant for term in elements):
@@ -110,6 +111,18 @@ def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negate
     test = None if negated else _test("=", target, [term for term in ordered if not term.null])
     sql = f"({target.sql} {word} ({', '.join(values[key].sql for key in sorted(values))}))"
     return Term(sql, BOOL, target.columns, test=test)
+
+
+def _list_type(ctx: Context, node: Any, left: Term, elements: Sequence[Term], array: bool) -> Sequence[Term]:
+    """Find the one type that PostgreSQL gives a list: IN converts it together with the left side, an array alone."""
+    constants = all(term.literal for term in elements)
+    if not constants or len(elements) < 2:
+        return elements
+    if left.type == FLOAT4 and not array and all(term.kind in EXACT | {Kind.UNKNOWN} for term in elements):
+        return [coerce(ctx, node, untyped(term.value), FLOAT4) for term in elements]
+    if any(term.kind is Kind.FLOAT for term in elements):
+        return [to_float(ctx, node, term) if term.kind in EXACT else term for term in elements]
+    return elements
 
 
 def between(ctx: Context, node: Any, value: Term, bounds: tuple[Term, Term], symmetric: bool, negated: bool) -> Term:

@@ -1,4 +1,4 @@
-"""Declared domains → group keys (rule R4: every key, also the empty ones, comes from the declaration, none from data)."""
+"""Declared domains → group keys (rule R4): every key, empty ones too, comes from the declaration, none from data."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def _any(ctx: Context, node: Any) -> Term:
     elements = array_elements(ctx, node.rexpr)
     if not elements:
         return literal(BOOL, "true" if wanted[1] else "false")
-    return compare.member(ctx, node, left, elements, wanted[1])
+    return compare.member(ctx, node, left, elements, wanted[1], array=True)
 
 
 def _between(ctx: Context, node: Any) -> Term:

@@ -1,4 +1,4 @@
-"""What a predicate says about one column: interval or points, from which touched partitions follow (composition.md §5)."""
+"""What a predicate says about one column: interval or points, for the partitions it touches (composition.md §5.1)."""
 
 from __future__ import annotations
 
