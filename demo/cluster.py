@@ -125,7 +125,7 @@ class Cluster:
 
     def tool(self, name: str, *arguments: str) -> str:
         """Run one of the server's programs as the server's user; its output, or Failed with what it said."""
-        return self._run([*self.paths.as_server_user(), str(self.paths.bindir / name), *arguments], self.environment())
+        return self.run([*self.paths.as_server_user(), str(self.paths.bindir / name), *arguments], self.environment())
 
     def psql(
         self, database: str, sql: str, *, role: str | None = None, command: str | None = None, data: bytes = b""
@@ -135,9 +135,9 @@ class Cluster:
         options = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", role or SUPERUSER]
         options += ["-c", command] if command else ["-f", "-"]
         environment = self.environment(PGPASSWORD=self.password(role)) if role else self.environment()
-        return self._run([str(self.paths.bindir / "psql"), *where, *options], environment, data or sql.encode())
+        return self.run([str(self.paths.bindir / "psql"), *where, *options], environment, data or sql.encode())
 
-    def _run(self, command: list[str], environment: dict[str, str], data: bytes = b"") -> str:
+    def run(self, command: list[str], environment: dict[str, str], data: bytes = b"") -> str:
         done = subprocess.run(  # noqa: S603
             command,
             input=data,

@@ -6,7 +6,6 @@ ever: after a few demos the budget of a kept one would be spent, and only the de
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import hmac
@@ -19,11 +18,8 @@ from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
-import asyncpg
 from cluster import SUPERUSER, Cluster, Failed, free_port, is_listening
 from guided import Session, read
-
-from pg_epsilon_proxy.facade import build as facade
 
 HERE = Path(__file__).resolve().parent
 PRIVATE, FACADE, TEMPLATE = "census", "census_facade", "census_rows"
@@ -37,16 +33,13 @@ port = {proxy_port}
 [private]
 host = "127.0.0.1"
 port = {port}
-database = "{private}"
+dbname = "{private}"
 password = "{password}"
 
 [facade]
 host = "127.0.0.1"
 port = {port}
-database = "{facade}"
-
-[databases]
-{private} = "{facade}"
+dbname = "{facade}"
 """
 
 
@@ -69,7 +62,8 @@ class Demo:
         say(f"policy: what {OWNER} declares (demo/policy.sql)")
         self.cluster.psql(PRIVATE, (HERE / "policy.sql").read_text(), role=OWNER)
         say("the facade: the shape of what is published, no rows")
-        asyncio.run(self.make_facade())
+        self.configure()
+        self.make_facade()
         self.start_proxy()
         self.guide()
         self.farewell()
@@ -82,6 +76,7 @@ class Demo:
         """Once: the analysts and the owner, and a database with the table and its rows, to copy from."""
         if self.cluster.psql("postgres", f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}' AND datistemplate"):
             return
+        self.cluster.psql("postgres", f"ALTER ROLE {SUPERUSER} PASSWORD '{self.verifier(SUPERUSER)}'")
         say(f"loading UCI Adult: {ROWS:,} people")
         rows = gzip.decompress((HERE / "data/adult.csv.gz").read_bytes())
         self.cluster.psql("postgres", f"DROP DATABASE IF EXISTS {TEMPLATE}")
@@ -110,44 +105,39 @@ class Demo:
         grants += f"GRANT CONNECT ON DATABASE {PRIVATE} TO {OWNER}"
         self.cluster.psql(PRIVATE, grants)
 
-    async def make_facade(self) -> None:
-        over_socket = {"host": str(self.cluster.socket_directory), "port": self.cluster.port, "user": SUPERUSER}
-        gateway = {"host": "127.0.0.1", "port": self.cluster.port, "user": "dp_gateway"}
-        gateway["password"] = self.cluster.password("dp_gateway")
-        source = facade.ReaderSource("127.0.0.1", self.cluster.port, PRIVATE)
-        superuser = await asyncpg.connect(**over_socket, database=PRIVATE)
-        await facade.create(superuser, FACADE)
-        await superuser.close()
-        superuser = await asyncpg.connect(**over_socket, database=FACADE)
-        await facade.prepare(superuser, PRIVATE, source)
-        await superuser.close()
-        private = await asyncpg.connect(**gateway, database=PRIVATE)
-        shape = await asyncpg.connect(**gateway, database=FACADE)
-        await facade.sync(private, shape)
-        await private.close()
-        await shape.close()
+    @property
+    def config(self) -> str:
+        return str(self.cluster.directory / "proxy.toml")
 
-    def start_proxy(self) -> None:
+    def configure(self) -> None:
+        """The proxy's settings; its port stays the same from run to run, unless somebody else has taken it."""
         if is_listening(int(self.cluster.remember("proxy port", str(free_port())))):
             del self.cluster.state["proxy port"]
-        port = int(self.cluster.remember("proxy port", str(free_port())))
-        say(f"the proxy, on 127.0.0.1:{port}")
-        config = self.cluster.write(
-            "proxy.toml",
-            PROXY_CONFIG.format(
-                proxy_port=port,
-                port=self.cluster.port,
-                private=PRIVATE,
-                facade=FACADE,
-                password=self.cluster.password("dp_gateway"),
-            ),
-            private=True,
+        settings = PROXY_CONFIG.format(
+            proxy_port=self.cluster.remember("proxy port", str(free_port())),
+            port=self.cluster.port,
+            private=PRIVATE,
+            facade=FACADE,
+            password=self.cluster.password("dp_gateway"),
         )
+        self.cluster.write("proxy.toml", settings, private=True)
+
+    def make_facade(self) -> None:
+        """As a DBA does it: by the command, which reads the proxy's settings."""
+        paths = self.cluster.paths
+        more = {"PYTHONPATH": paths.proxy_pythonpath, "PG_EPSILON_ADMIN_PASSWORD": self.cluster.password(SUPERUSER)}
+        for action in ("create", "sync"):
+            command = [str(paths.python), "-m", "pg_epsilon_proxy.cli", "facade", action, "--config", self.config]
+            self.cluster.run([*paths.as_server_user(), *command], self.cluster.environment(**more))
+
+    def start_proxy(self) -> None:
+        port = int(self.cluster.state["proxy port"])
+        say(f"the proxy, on 127.0.0.1:{port}")
         paths = self.cluster.paths
         log = self.cluster.write("proxy.log", "", private=True)
         with log.open("ab") as out:
             process = subprocess.Popen(  # noqa: S603
-                [str(paths.python), "-m", "pg_epsilon_proxy.cli", "proxy", "--config", str(config)],
+                [str(paths.python), "-m", "pg_epsilon_proxy.cli", "proxy", "--config", self.config],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -182,15 +172,24 @@ class Demo:
         return ours
 
     def guide(self) -> None:
-        say("a guided psql session as alice, through the proxy (demo/session.sql)")
-        port, user = self.cluster.state["proxy port"], ANALYSTS[0]
-        command = [str(self.cluster.paths.bindir / "psql"), f"host=127.0.0.1 port={port} dbname={PRIVATE} user={user}"]
-        session = Session(command, self.cluster.environment(PGPASSWORD=self.cluster.password(user)), PRIVATE)
+        say("a guided psql session, through the proxy (demo/session.sql)")
+        sessions: dict[str, Session] = {}
+        answers: dict[str, str] = {}
+        user = ANALYSTS[0]
         try:
             for step in read(HERE / "session.sql"):
-                session.show(step)
+                user = step.user or user
+                if user not in sessions:
+                    sessions[user] = self.session(user)
+                sessions[user].show(step, answers)
         finally:
-            session.close()
+            for session in sessions.values():
+                session.close()
+
+    def session(self, user: str) -> Session:
+        where = f"host=127.0.0.1 port={self.cluster.state['proxy port']} dbname={PRIVATE} user={user}"
+        environment = self.cluster.environment(PGPASSWORD=self.cluster.password(user))
+        return Session([str(self.cluster.paths.bindir / "psql"), where], environment, f"{user}@{PRIVATE}")
 
     def farewell(self) -> None:
         print("\nConnect yourself, with psql or any other client (budgets start anew at the next `make demo`):\n")
@@ -229,7 +228,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         actions[arguments[0]](Demo())
-    except (Failed, asyncpg.PostgresError) as problem:
+    except Failed as problem:
         print(f"\nmake demo: FAILED: {problem}", file=sys.stderr)
         return 1
     return 0

@@ -19,6 +19,9 @@ MARK = "@@pg_epsilon-demo"
 class Step:
     explanation: str
     expected: str  # "ok", "ok rows=4", "ok rows>=1", or a SQLSTATE
+    showing: str  # regular expression that must occur in the answer; may be empty
+    same: bool  # whether the answer must be the one that this statement got before
+    user: str  # who asks; empty: as before
     statement: str
 
 
@@ -26,6 +29,7 @@ class Step:
 class Outcome:
     sqlstate: str
     rows: int
+    text: str
 
     def is_expected(self, expected: str) -> bool:
         if not expected.startswith("ok"):
@@ -45,9 +49,10 @@ def read(script: Path) -> Iterator[Step]:
         notes = [line for line in lines if line.startswith("--")]
         statement = "\n".join(line for line in lines if not line.startswith("--"))
         if statement:
-            expected = next((line[3:].strip() for line in notes if line.startswith("--@")), "ok")
             words = " ".join(line[2:].strip() for line in notes if not line.startswith("--@"))
-            yield Step(words, expected, statement)
+            marks = dict(re.findall(r"^--@(\w*) +(.*?) *$", "\n".join(notes), re.M))
+            same = "same" in marks
+            yield Step(words, marks.get("", "ok"), marks.get("showing", ""), same, marks.get("as", ""), statement)
 
 
 class Session:
@@ -64,6 +69,8 @@ class Session:
             env=environment,
             text=True,
         )
+        # \\d and SET leave these as they are, and psql sets them at the first query.
+        self.run("\\set SQLSTATE 00000\n\\set ROW_COUNT 0")
 
     def run(self, statement: str) -> Outcome:
         assert self.psql.stdin and self.psql.stdout  # noqa: S101  (both are pipes: for the type checker)
@@ -72,14 +79,17 @@ class Session:
             self.psql.stdin.flush()
         except BrokenPipeError:
             pass
+        text = ""
         for line in self.psql.stdout:
             if line.startswith(MARK):
                 _, sqlstate, rows = line.split()
-                return Outcome(sqlstate, int(rows))
+                return Outcome(sqlstate, int(rows), text)
+            text += line
             print("  " + line, end="", flush=True)
         raise Failed(f"psql ended with exit status {self.psql.wait()}")
 
-    def show(self, step: Step) -> None:
+    def show(self, step: Step, answers: dict[str, str]) -> None:
+        """Run one step; `answers` remembers what each statement got. Failed if the outcome is not the expected one."""
         bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
         print(f"\n{bold}{textwrap.fill(step.explanation, 110)}{plain}")
         for number, line in enumerate(step.statement.splitlines()):
@@ -88,6 +98,13 @@ class Session:
         if not outcome.is_expected(step.expected):
             got = f"SQLSTATE {outcome.sqlstate} and {outcome.rows} rows"
             raise Failed(f"expected {step.expected}, got {got}, from: {step.statement}")
+        if not re.search(step.showing, outcome.text):
+            raise Failed(f"expected an answer that shows {step.showing}, from: {step.statement}")
+
+        table = "\n".join(line for line in outcome.text.splitlines() if not line.startswith("NOTICE"))
+        if step.same and table != answers.get(step.statement):
+            raise Failed(f"expected the answer that was given before, from: {step.statement}")
+        answers[step.statement] = table
 
     def close(self) -> None:
         assert self.psql.stdin  # noqa: S101

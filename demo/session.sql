@@ -1,27 +1,40 @@
--- The guided session, as alice, through the proxy. Blocks are separated by empty lines. "--@" says what must come back:
--- ok with the number of rows, or the SQLSTATE of a refusal; `make demo` fails when something else does.
+-- The guided session, through the proxy. Blocks are separated by empty lines; "--" explains. What must come back is in
+-- "--@": ok with the number of rows, or the SQLSTATE of a refusal; in "--@showing": a regular expression. "--@as" says who
+-- asks, from there on; "--@same" that the statement must get the answer it got before. `make demo` fails when anything else happens.
 
 -- Alice is connected to the proxy with plain psql. What she sees is an ordinary table: its columns and types, not one row.
 --@ ok
+--@as alice
+--@showing hours_per_week *\| integer
 \d adult
 
--- What she may spend. Every answer about these people is paid for from this budget, before it leaves.
---@ ok rows>=1
+-- What she may spend: epsilon 1 of the 3 that all analysts together have. Every answer about these people is paid for
+-- from this budget, before it leaves.
+--@ ok rows=1
+--@showing people .*\| +1 \| +1 \| +0 \|
 SELECT * FROM dp.budget;
 
--- A count. It costs epsilon 0.1 (the dataset's default), and the noise is a few people in tens of thousands.
+-- A count. It costs epsilon 0.1, the dataset's default; a NOTICE tells the price and the error. In truth it is 21,398.
 --@ ok rows=1
+--@showing epsilon 0.9 left
 SELECT count(*) FROM adult WHERE age >= 40;
 
--- The same for every group of a declared domain, in one scan and for one price: a person is in one group only.
--- HAVING, ORDER BY and arithmetic work on the released numbers; they cost nothing.
---@ ok rows>=1
-SELECT education, count(*) AS people
+-- The same question again gets the same answer, for nothing.
+--@ ok rows=1
+--@same answer
+SELECT count(*) FROM adult WHERE age >= 40;
+
+-- One count for each group of a declared domain, in one scan and for one price: a person is in one group only.
+-- HAVING, ORDER BY and arithmetic work on the released numbers, and cost nothing.
+--@ ok rows=16
+--@showing epsilon 0.8 left
+SELECT education, count(*) AS people, round(100.0 * count(*) / sum(count(*)) OVER (), 1) AS percent
 FROM adult WHERE hours_per_week > 40
 GROUP BY education ORDER BY people DESC;
 
 -- The price and the expected error, before spending anything.
 --@ ok
+--@showing discrete Laplace
 EXPLAIN SELECT sex, income, count(*) FROM adult GROUP BY sex, income;
 
 -- She may choose what a statement costs.
@@ -30,10 +43,12 @@ SET dp.epsilon = 0.5;
 
 -- A dearer answer has less noise.
 --@ ok rows=4
+--@showing epsilon 0.3 left
 SELECT sex, income, count(*) FROM adult GROUP BY sex, income ORDER BY sex, income;
 
 -- The budget went down, by exactly what the answers cost.
---@ ok rows>=1
+--@ ok rows=1
+--@showing people .*\| +1 \| +0.3 \|
 SELECT * FROM dp.budget;
 
 -- Rows are private. This is refused, and costs nothing.
@@ -44,6 +59,22 @@ SELECT * FROM adult LIMIT 5;
 --@ DP003
 SELECT count(*) FROM adult WHERE 1 / (age - 37) > 0;
 
--- A statement that costs more than she has left is refused, too: nothing is charged, nothing is said about the rows.
+-- A statement that costs more than she has left is refused: nothing is charged, and nothing is said about the rows.
 --@ DP001
 SELECT count(*) FROM adult WHERE age < 30 AND education = 'Doctorate';
+
+-- The refusals cost nothing.
+--@ ok rows=1
+--@showing people .*\| +1 \| +0.3 \|
+SELECT * FROM dp.budget;
+
+-- Bob has a budget of his own. What was answered before is free for him, too: it is no secret any more.
+--@ ok rows=1
+--@same answer
+--@as bob
+SELECT count(*) FROM adult WHERE age >= 40;
+
+-- His budget is untouched.
+--@ ok rows=1
+--@showing people .*\| +0.5 \| +0.5 \|
+SELECT * FROM dp.budget;
