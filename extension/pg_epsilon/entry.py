@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 import plpy
 
+from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.catalog import Catalog, not_published
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.mechanisms import group_by
-from pg_epsilon.noise import current
 from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query.expression import FoldError
 from pg_epsilon.query.partition import check_grid as check_grid_form
@@ -328,7 +328,7 @@ def _think(plan_: Plan, statistics: list[dict[str, Any]], request_id: str, who: 
     exact = {
         tuple(row[f"k{i}"] for i in range(1, n + 1)): [int(row[f"a{i}"]) for i in range(1, m + 1)] for row in statistics
     }
-    noisy = group_by.core(exact, [key.domain for key in plan_.request.keys], plan_.noise, current())
+    noisy = group_by.core(exact, [key.domain for key in plan_.request.keys], plan_.noise, noise.current())
     return _answer(plan_, noisy, request_id, who, "direct")
 
 

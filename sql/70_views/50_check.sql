@@ -54,7 +54,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   FROM dp.closed_shape c
   UNION ALL
   SELECT 'error', 'dp_ledger', 'there is no ledger channel: no question can be answered', 'A superuser runs CALL dp.repair_channel().'
-  WHERE NOT EXISTS (SELECT FROM pg_foreign_server s JOIN pg_user_mapping m ON m.umserver = s.oid WHERE s.srvname = 'dp_ledger' AND m.umuser = 'dp_owner'::regrole)
+  WHERE NOT EXISTS (SELECT FROM pg_foreign_server s JOIN pg_user_mappings m ON m.srvid = s.oid WHERE s.srvname = 'dp_ledger' AND m.usename = 'dp_owner')
   UNION ALL
   SELECT 'warning', p.relation::text, format('column %I is not declared: nobody can use it', a.attname), format('CALL dp.describe_column(%L, %L, ...)', p.relation, a.attname)
   FROM protected p JOIN pg_attribute a ON a.attrelid = p.relation AND a.attnum > 0 AND NOT a.attisdropped

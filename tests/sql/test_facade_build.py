@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -286,50 +287,19 @@ def test_check_catches_a_version_behind(facade_cluster: FacadeCluster) -> None:
     assert facade_cluster.check() == []
 
 
-DAMAGES = {
-    "policy dropped": ("DROP POLICY pg_epsilon ON clinic.visit",
-                       "CREATE POLICY pg_epsilon ON clinic.visit FOR SELECT USING (dp.refuse('clinic.visit'))", "lacks the policy"),
-    "another policy": ("CREATE POLICY open ON clinic.visit USING (true)", "DROP POLICY open ON clinic.visit", "more than one policy"),
-    "policy for a few": ("ALTER POLICY pg_epsilon ON clinic.visit TO alice", "ALTER POLICY pg_epsilon ON clinic.visit TO PUBLIC",
-                         "lacks the policy"),
-    "policy of another kind": ("ALTER POLICY pg_epsilon ON clinic.visit USING (dp.refuse('x') IS NOT NULL AND false)",
-                               "ALTER POLICY pg_epsilon ON clinic.visit USING (dp.refuse('clinic.visit'))", "lacks the policy"),
-    "policy of another function": (
-        "CREATE FUNCTION public.refuse(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT false'; "
-        "ALTER POLICY pg_epsilon ON clinic.visit USING (public.refuse('clinic.visit'::text))",
-        "ALTER POLICY pg_epsilon ON clinic.visit USING (dp.refuse('clinic.visit')); DROP FUNCTION public.refuse", "lacks the policy"),
-    "security off": ("ALTER TABLE clinic.visit DISABLE ROW LEVEL SECURITY", "ALTER TABLE clinic.visit ENABLE ROW LEVEL SECURITY",
-                     "row-level security disabled"),
-    "not forced": ("ALTER TABLE clinic.visit NO FORCE ROW LEVEL SECURITY", "ALTER TABLE clinic.visit FORCE ROW LEVEL SECURITY",
-                   "does not force"),
-    "stable": ("ALTER FUNCTION dp.refuse(text) STABLE", "ALTER FUNCTION dp.refuse(text) IMMUTABLE", "not IMMUTABLE"),
-    "refuses nothing": ("ALTER FUNCTION dp.refuse(text) RENAME TO refuse2; CREATE FUNCTION dp.refuse(text) RETURNS boolean "
-                        "LANGUAGE sql IMMUTABLE AS 'SELECT false'; GRANT EXECUTE ON FUNCTION dp.refuse(text) TO dp_analyst",
-                        "DROP FUNCTION dp.refuse(text); ALTER FUNCTION dp.refuse2(text) RENAME TO refuse", "does not raise DP002"),
-    "naked table": ("CREATE TABLE clinic.naked (n int)", "DROP TABLE clinic.naked", "clinic.naked has row-level security disabled"),
-    "naked table in a new schema": ("CREATE SCHEMA other CREATE TABLE naked (n int)", "DROP SCHEMA other CASCADE", "other.naked"),
-    "naked view": ("CREATE VIEW clinic.naked AS SELECT 1", "DROP VIEW clinic.naked", "clinic.naked lacks the policy"),
-    "naked foreign table": ("CREATE FOREIGN TABLE clinic.naked (n int) SERVER pg_epsilon_public", "DROP FOREIGN TABLE clinic.naked",
-                            "clinic.naked lacks the policy"),
-    "child": ("CREATE TABLE clinic.child () INHERITS (clinic.mixed)", "DROP TABLE clinic.child", "has children"),
-    "other owner": ("ALTER TABLE clinic.visit OWNER TO postgres", "ALTER TABLE clinic.visit OWNER TO dp_facade", "not owned by"),
-    "superuser owner": ("ALTER ROLE dp_facade SUPERUSER", "ALTER ROLE dp_facade NOSUPERUSER", "dp_facade is a superuser"),
-    "owner bypasses": ("ALTER ROLE dp_facade BYPASSRLS", "ALTER ROLE dp_facade NOBYPASSRLS", "dp_facade is a superuser or bypasses"),
-    "missing": ("ALTER TABLE clinic.visit RENAME TO gone", "ALTER TABLE clinic.gone RENAME TO visit", "clinic.visit is missing"),
-    "rows": ("ALTER TABLE clinic.visit DISABLE ROW LEVEL SECURITY; INSERT INTO clinic.patient (id, born) VALUES (1, now()); "
-             "ALTER TABLE clinic.visit ENABLE ROW LEVEL SECURITY", "TRUNCATE clinic.patient CASCADE", "clinic.patient holds rows"),
-    "write grant": ("GRANT INSERT ON clinic.visit TO dp_analyst", "REVOKE INSERT ON clinic.visit FROM dp_analyst", "more than SELECT"),
-    "surface": ("GRANT EXECUTE ON FUNCTION pg_database_size(oid) TO PUBLIC", "REVOKE ALL ON FUNCTION pg_database_size(oid) FROM PUBLIC",
-                "PUBLIC may use function pg_database_size(oid)"),
-    "shared catalog": ("GRANT SELECT ON pg_db_role_setting TO PUBLIC", "REVOKE ALL ON pg_db_role_setting FROM PUBLIC",
-                       "PUBLIC may use table pg_db_role_setting"),
-    "create in public": ("GRANT CREATE ON SCHEMA public TO PUBLIC", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "create objects"),
-    "create schemas": ("GRANT CREATE ON DATABASE facade TO PUBLIC", "REVOKE CREATE ON DATABASE facade FROM PUBLIC", "create schemas"),
-    "connect": ("GRANT CONNECT ON DATABASE facade TO PUBLIC", "REVOKE CONNECT ON DATABASE facade FROM PUBLIC", "PUBLIC may connect"),
-    "extension": ("CREATE EXTENSION dblink SCHEMA dp_link", "DROP EXTENSION dblink", "extension dblink is not needed"),
-    "foreign server": ("GRANT USAGE ON FOREIGN SERVER pg_epsilon_public TO alice; GRANT USAGE ON FOREIGN SERVER pg_epsilon_public TO PUBLIC",
-                       "REVOKE USAGE ON FOREIGN SERVER pg_epsilon_public FROM PUBLIC, alice", "foreign server"),
-}  # fmt: skip
+def load_damages() -> dict[str, tuple[str, str, str]]:
+    """name → (damage, repair, part of the problem) of each case in facade_damages.sql."""
+    file = Path(__file__).parent.parent / "attacks" / "facade_damages.sql"
+    damages = {}
+    for part in file.read_text(encoding="utf-8").split("\n== ")[1:]:
+        head, _, body = part.partition("\n")
+        name, _, expected = head.partition(" | ")
+        damage, _, repair = body.partition("\n---\n")
+        damages[name] = (damage, repair, expected)
+    return damages
+
+
+DAMAGES = load_damages()
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -422,5 +392,5 @@ def test_password_of_the_reader_is_in_no_log(facade_cluster: FacadeCluster) -> N
     with facade_cluster.psycopg("facade") as root:
         options = one(root, "SELECT to_json(umoptions)::text FROM pg_user_mapping")
         password = next(o.split("=", 1)[1] for o in json.loads(options) if o.startswith("password="))
-        log = one(root, "SELECT pg_read_file(%s)", f"{facade_cluster.sockets}/log")
+        log = one(root, "SELECT pg_read_file(%s)", f"{facade_cluster.server.folder}/log")
     assert len(password) == 64 and password not in log

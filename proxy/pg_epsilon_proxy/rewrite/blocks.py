@@ -115,6 +115,9 @@ def _constant_or_bare(node: Any, constants: Mapping[int, Any]) -> Any:
     """Parameters become constants; a block has one relation, so its columns need no qualifier (one cache key each)."""
     if isinstance(node, ast.ParamRef):
         return constants[node.number or 0]
+    if isinstance(node, ast.TypeCast) and isinstance(node.arg, ast.ParamRef):
+        typed = constants[node.arg.number or 0]
+        return typed if _same_type(node.typeName, typed.typeName) else None
     if isinstance(node, ast.ColumnRef):
         return ast.ColumnRef(fields=(ast.String(sval=strings(node.fields)[-1]),))
     return None
@@ -126,3 +129,9 @@ def check_width(block: QueryBlock, rows: Sequence[Sequence[Any]]) -> None:
         raise refusals.broken("a row of the wrong width")
     if not block.grouped and len(rows) != 1:
         raise refusals.broken("an ungrouped aggregate answers exactly one row")
+
+
+def _same_type(written: Any, known: Any) -> bool:
+    """$1::float8 for a parameter of that type is one cast, not two."""
+    plain = not (written.typmods or written.arrayBounds or known.arrayBounds)
+    return plain and strings(written.names)[-1] == strings(known.names)[-1]
