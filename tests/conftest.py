@@ -1,3 +1,3 @@
 """Fixtures by subject: fix_*.py beside this file."""
 
-pytest_plugins = ["fix_cluster"]
+pytest_plugins = ["fix_cluster", "fix_facade", "fix_stack"]

@@ -1,0 +1,136 @@
+"""The whole product at work: private database, facade and proxy, with the standard tables, for tests over a real socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from fix_cluster import PASSWORD, PRIVATE, Cluster, free_port, private_cluster, standard
+
+FACADE = "facade"
+
+
+@dataclass
+class Stack:
+    """A cluster with private database and facade, and a proxy in front."""
+
+    cluster: Cluster
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def dsn(self, user: str = "alice", **extra: Any) -> str:
+        """Through the proxy."""
+        facts = {"host": "127.0.0.1", "port": self.port, "user": user, "dbname": PRIVATE, "password": PASSWORD}
+        return psycopg.conninfo.make_conninfo(**{**facts, **extra})
+
+    def connect(self, user: str = "alice", *, autocommit: bool = True, **extra: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.dsn(user, **extra), autocommit=autocommit)
+
+    @property
+    def config(self) -> Path:
+        return self.cluster.folder / "proxy.toml"
+
+    @property
+    def log(self) -> str:
+        return (self.cluster.folder / "proxy.log").read_text(errors="replace")
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": self.cluster.paths.proxy_pythonpath}
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            str(self.cluster.paths.python),
+            "-m",
+            "pg_epsilon_proxy.cli",
+            *arguments,
+            "--config",
+            str(self.config),
+        ]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+
+    def configure(self) -> None:
+        place = f'host = "{{}}"\nport = {self.cluster.port}\n'
+        self.config.write_text(
+            f'[listen]\nport = {self.port}\n[private]\n{place.format("127.0.0.1")}dbname = "{PRIVATE}"\npassword = "{PASSWORD}"\n'
+            f'[facade]\n{place.format("127.0.0.1")}dbname = "{FACADE}"\n'
+        )
+
+    def build_facade(self) -> None:
+        self.cluster.execute(f"ALTER ROLE postgres PASSWORD '{PASSWORD}'")
+        for action in ("create", "sync"):
+            done = subprocess.run(
+                [
+                    str(self.cluster.paths.python),
+                    "-m",
+                    "pg_epsilon_proxy.cli",
+                    "facade",
+                    action,
+                    "--config",
+                    str(self.config),
+                ],
+                env={**self.environment(), "PG_EPSILON_ADMIN_PASSWORD": PASSWORD},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            if done.returncode:
+                raise RuntimeError(done.stderr)
+
+    def start(self) -> None:
+        with (self.cluster.folder / "proxy.log").open("ab") as out:
+            self.process = subprocess.Popen(
+                [str(self.cluster.paths.python), "-m", "pg_epsilon_proxy.cli", "proxy", "--config", str(self.config)],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        end = time.monotonic() + 30
+        while True:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"the proxy did not start: {self.log}") from None
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@contextmanager
+def stack_at_work(**settings: str) -> Iterator[Stack]:
+    """Everything, started; stopped and deleted at the end."""
+    with private_cluster(**settings) as cluster:
+        standard(cluster)
+        stack = Stack(cluster, free_port())
+        stack.configure()
+        stack.build_facade()
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """A stack of this module's own."""
+    with stack_at_work() as running:
+        yield running
