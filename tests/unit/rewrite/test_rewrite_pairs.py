@@ -1,4 +1,4 @@
-"""Every pair of tests/fixtures/rewrite: the blocks, the rewritten statement or the refusal, and that printing is faithful."""
+"""Every pair of tests/fixtures/rewrite: blocks, rewritten statement or refusal, and that printing is faithful."""
 
 from __future__ import annotations
 

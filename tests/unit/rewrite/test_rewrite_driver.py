@@ -1,0 +1,390 @@
+"""The driver against a session without a server: what is asked where, in which order, and what is charged when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rewrite_fake import INT4, NAMES, FakeIO
+
+from pg_epsilon_proxy.rewrite.driver import MAX_STATEMENT, SqlRewriter
+from pg_epsilon_proxy.rewrite.plans import BlockPlan
+from pg_epsilon_proxy.session.rewriting import JSONB_OID, BoundParams, FacadeError, Plan, Refusal, Rewriter
+
+BRAIN = SqlRewriter(NAMES)
+GROUPED = "SELECT education, count(*) FROM adult GROUP BY 1"
+COUNT = "SELECT count(*) FROM adult"
+
+
+async def planned(io: FakeIO, sql: str, *, extended: bool = False) -> BlockPlan:
+    plan = await BRAIN.plan(sql, (), io, extended=extended)
+    assert plan is not None
+    return plan
+
+
+async def answered(io: FakeIO, sql: str) -> str:
+    """What the facade executes for a simple Query."""
+    plan = await planned(io, sql)
+    return plan.splice_simple(await plan.run(None, io))
+
+
+async def refused(io: FakeIO, sql: str, *, extended: bool = False) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        await BRAIN.plan(sql, (), io, extended=extended)
+    assert io.upstream.requests == []
+    assert caught.value.hint
+    return caught.value
+
+
+def test_it_is_the_seams_rewriter() -> None:
+    brain: Rewriter = BRAIN
+    plan: Plan = BlockPlan([])
+    assert brain.mentions(COUNT) and plan is not None
+
+
+async def test_simple_query() -> None:
+    io = FakeIO()
+    assert await answered(io, GROUPED) == (
+        "SELECT b1.c1 AS education, b1.c2 AS count FROM (SELECT c1, c2 FROM pg_catalog.jsonb_to_recordset(CAST("
+        '$pge$[{"c1": "x\\u0024", "c2": "7"}]$pge$ AS pg_catalog.jsonb)) AS t(c1 text, c2 bigint)) AS b1'
+    )
+    assert io.upstream.requests[0]["settings"] == io.settings
+    assert io.notices == [("NOTICE", "dp: laplace, epsilon 0.1 charged, ±30 at 95%")]
+
+
+async def test_the_original_is_described_before_anything_else() -> None:
+    """PostgreSQL's errors win, and nothing is charged before them."""
+    io = FakeIO()
+    io.failing["nope"] = "42703"
+    with pytest.raises(FacadeError) as caught:
+        await BRAIN.plan("SELECT nope FROM adult", (), io, extended=False)
+    assert caught.value.sqlstate == "42703"
+    assert io.fetched == [] and io.upstream.requests == []
+
+
+async def test_planning_and_describing_charge_nothing() -> None:
+    io = FakeIO()
+    await planned(io, COUNT, extended=True)
+    assert io.upstream.requests == []
+
+
+async def test_extended_protocol_hides_one_parameter_a_block() -> None:
+    io = FakeIO()
+    io.parameters, io.values = (INT4,), "[41]"
+    plan = await planned(io, "SELECT count(*), (SELECT count(*) FROM adult) FROM adult WHERE age > $1", extended=True)
+    assert list(plan.param_oids) == [INT4, JSONB_OID, JSONB_OID]
+    assert (plan.hidden, plan.literal) == (2, False)
+    assert "jsonb_to_recordset($2)" in plan.text and "jsonb_to_recordset($3)" in plan.text
+    documents = await plan.run(BoundParams((1,), (b"\0\0\0\x29",)), io)
+    assert [json.loads(text) for text in documents] == [[{"c1": "7"}], [{"c1": "7"}]]
+    assert [request["where"] for request in io.upstream.requests] == ["age > CAST('41' AS integer)", None]
+
+
+async def test_parameters_are_decoded_by_the_facade_and_stay_exact() -> None:
+    io = FakeIO()
+    io.parameters, io.values = (INT4,), "[12345678901234567890.10]"
+    plan = await planned(io, "SELECT count(*) FROM adult WHERE age > $1", extended=True)
+    await plan.run(BoundParams((), (b"x",)), io)
+    assert io.upstream.requests[0]["where"] == "age > CAST('12345678901234567890.10' AS integer)"
+    assert "SELECT pg_catalog.jsonb_build_array($1)::pg_catalog.text" in io.fetched
+
+
+@pytest.mark.parametrize(
+    ("value", "constant"), [('["it\'s"]', "'it''s'"), ("[null]", "NULL"), ("[true]", "'true'"), ('["$1"]', "'$1'")]
+)
+async def test_a_parameter_becomes_a_typed_constant(value: str, constant: str) -> None:
+    io = FakeIO()
+    io.parameters, io.values = (INT4,), value
+    plan = await planned(io, "SELECT count(*) FROM adult WHERE age > $1", extended=True)
+    await plan.run(BoundParams((), (b"x",)), io)
+    assert io.upstream.requests[0]["where"] == f"age > CAST({constant} AS integer)"
+
+
+async def test_a_composite_parameter_is_refused_before_the_charge() -> None:
+    io = FakeIO()
+    io.parameters, io.values = (INT4,), '[{"a": 1}]'
+    plan = await planned(io, "SELECT count(*) FROM adult WHERE age > $1", extended=True)
+    with pytest.raises(Refusal) as caught:
+        await plan.run(BoundParams((), (b"x",)), io)
+    assert caught.value.sqlstate == "DP003" and io.upstream.requests == []
+
+
+async def test_a_parameter_in_a_simple_query_is_postgresqls_error() -> None:
+    io = FakeIO()
+    io.parameters = (INT4,)
+    assert await BRAIN.plan("SELECT count(*) FROM adult WHERE age > $1", (), io, extended=False) is None
+
+
+async def test_a_temporary_table_shadows_the_protected_one() -> None:
+    io = FakeIO()
+    io.shadowed = {"adult"}
+    assert await BRAIN.plan("SELECT * FROM adult", (), io, extended=False) is None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 'adult'",
+        "WITH adult AS (SELECT 1) SELECT * FROM adult",
+        "CREATE TABLE adult (age int)",
+        "CREATE INDEX ON adult (age)",
+        "ALTER TABLE adult ADD x int",
+        "GRANT SELECT ON adult TO bob",
+        "LOCK adult",
+        "ANALYZE adult",
+        "EXECUTE something(1)",
+        "SELECT FROM WHERE adult",
+        "DO 'SELECT * FROM adult'",
+        "",
+        ";",
+    ],
+)
+async def test_statements_that_pass_unchanged_ask_nothing(sql: str) -> None:
+    io = FakeIO()
+    assert await BRAIN.plan(sql, (), io, extended=False) is None
+    assert io.described == []
+
+
+async def test_a_long_text_passes_unparsed() -> None:
+    io = FakeIO()
+    assert await BRAIN.plan(COUNT + " " * MAX_STATEMENT, (), io, extended=False) is None
+
+
+async def test_a_deep_statement_is_refused() -> None:
+    assert (await refused(FakeIO(), "SELECT " + "- " * 3000 + "(SELECT count(*) FROM adult)")).sqlstate == "DP003"
+
+
+async def test_raw_rows_and_writes() -> None:
+    assert (await refused(FakeIO(), "SELECT * FROM adult")).sqlstate == "DP002"
+    assert (await refused(FakeIO(), "INSERT INTO adult SELECT count(*) FROM adult")).sqlstate == "42501"
+    assert (await refused(FakeIO(), "COPY adult TO STDOUT")).sqlstate == "DP002"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"CREATE VIEW v AS {COUNT}",
+        f"CREATE MATERIALIZED VIEW v AS {COUNT}",
+        f"CREATE RULE r AS ON INSERT TO t DO {COUNT}",
+        f"CREATE FUNCTION f() RETURNS bigint BEGIN ATOMIC {COUNT}; END",
+    ],
+)
+async def test_what_would_keep_a_block_is_refused(sql: str) -> None:
+    assert (await refused(FakeIO(), sql)).sqlstate == "DP003"
+
+
+async def test_constants_must_mean_what_the_parser_read() -> None:
+    io = FakeIO()
+    io.status["standard_conforming_strings"] = "off"
+    assert (await refused(io, COUNT)).sqlstate == "DP003"
+    io = FakeIO()
+    io.status["client_encoding"] = "LATIN1"
+    assert (await refused(io, "SELECT count(*) AS é FROM adult")).sqlstate == "DP003"
+    assert await planned(io, COUNT)
+
+
+# -- several statements ------------------------------------------------------------------------------------------------
+
+
+async def test_transaction_control_and_other_blocks_may_precede() -> None:
+    io = FakeIO()
+    text = await answered(io, f"BEGIN; {COUNT}; SAVEPOINT a; SHOW x; SELECT 1; {COUNT}; COMMIT")
+    parts = text.split("; ")
+    assert [parts[i] for i in (0, 2, 3, 4, 6)] == ["BEGIN", "SAVEPOINT a", "SHOW x", "SELECT 1", "COMMIT"]
+    assert len(io.upstream.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["SET dp.epsilon = 1", "CREATE TEMP TABLE adult (age int)", "SELECT set_config('a.b', '', false)", "TABLE labels"],
+)
+async def test_what_may_change_a_blocks_meaning_may_not_precede(first: str) -> None:
+    assert "send it alone" in str((await refused(FakeIO(), f"{first}; {COUNT}")).hint)
+
+
+async def test_anything_may_follow() -> None:
+    io = FakeIO()
+    assert (await answered(io, f"{COUNT}; SET a.b = 1; DROP TABLE mine")).endswith("; SET a.b = 1; DROP TABLE mine")
+
+
+async def test_a_later_refusal_stands_where_it_happens() -> None:
+    """As in PostgreSQL: BEGIN has run, so the transaction is left in error."""
+    io = FakeIO()
+    text = await answered(io, f"BEGIN; {COUNT}; SELECT * FROM adult; {COUNT}")
+    assert text.split("; ")[-1].startswith("SELECT dp.raise('DP002', 'rows of adult are private', NULL, ")
+    assert len(io.upstream.requests) == 1
+
+
+async def test_a_later_block_that_cannot_be_paid_stands_where_it_happens() -> None:
+    io = FakeIO()
+    io.upstream.refuse_at = 1
+    text = await answered(io, f"{COUNT}; {COUNT}; SELECT 1")
+    assert text.endswith("; SELECT dp.raise('DP001', 'the budget is exhausted', NULL, 'it''s gone')")
+
+
+async def test_a_first_block_that_cannot_be_paid_refuses_the_message() -> None:
+    io = FakeIO()
+    io.upstream.refuse_at = 0
+    plan = await planned(io, f"{COUNT}; SELECT 1")
+    with pytest.raises(Refusal):
+        await plan.run(None, io)
+
+
+async def test_a_facade_error_after_begin_is_met_by_postgresql() -> None:
+    io = FakeIO()
+    io.failing["nope"] = "42703"
+    assert await BRAIN.plan("BEGIN; SELECT nope FROM adult", (), io, extended=False) is None
+    with pytest.raises(FacadeError):
+        await BRAIN.plan("SELECT 1; SELECT nope FROM adult", (), io, extended=False)
+
+
+async def test_several_statements_in_one_parse_are_postgresqls_error() -> None:
+    assert await BRAIN.plan(f"{COUNT}; {COUNT}", (), FakeIO(), extended=True) is None
+
+
+# -- wrappers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_explain_asks_for_a_plan_only() -> None:
+    io = FakeIO()
+    text = await answered(io, f"EXPLAIN ANALYZE {GROUPED}")
+    lines = [row["c1"] for row in json.loads(text.split("$pge$")[1].replace("\\u0024", "$"))]
+    assert lines == [
+        "DP block $1: dp_group_by('public.adult', keys => ['education'])",
+        "  mechanism: laplace",
+        "  charge, worst: epsilon 0.1",
+        "  expected error: ±30 at 95%",
+        "Then, on released values only: SELECT b1.c1 AS education, b1.c2 AS count FROM (SELECT c1, c2 FROM "
+        "pg_catalog.jsonb_to_recordset($1) AS t(c1 text, c2 bigint)) AS b1",
+    ]
+    assert text.startswith('SELECT t.c1::pg_catalog.text AS "QUERY PLAN" FROM ')
+    assert io.upstream.requests == [] and len(io.upstream.planned) == 1 and io.notices == []
+
+
+async def test_explain_json_and_no_other_format() -> None:
+    text = await answered(FakeIO(), f"EXPLAIN (FORMAT JSON) {COUNT}")
+    value = json.loads(json.loads(text.split("$pge$")[1])[0]["c1"])
+    assert value[0]["DP Blocks"][0]["Call"] == "dp_count('public.adult')"
+    assert (await refused(FakeIO(), f"EXPLAIN (FORMAT XML) {COUNT}")).sqlstate == "DP003"
+
+
+async def test_copy_takes_no_parameters_so_its_documents_are_literals() -> None:
+    io = FakeIO()
+    plan = await planned(io, f"COPY ({COUNT}) TO STDOUT", extended=True)
+    assert (plan.literal, plan.hidden, list(plan.param_oids)) == (True, 0, [])
+    text = plan.splice_simple(await plan.run(BoundParams((), ()), io))
+    assert text.startswith(
+        "COPY (SELECT b1.c1 AS count FROM (SELECT c1 FROM pg_catalog.jsonb_to_recordset(CAST($pge$[{"
+    )
+
+
+async def _prepare(io: FakeIO) -> None:
+    io.parameters = (INT4,)
+    text = await answered(io, 'PREPARE "P p"(integer) AS SELECT count(*) FROM adult WHERE age > $1')
+    io.prepared["P p"] = text
+    assert text == (
+        'PREPARE "P p"(integer, jsonb) AS SELECT b1.c1 AS count FROM (SELECT c1 FROM '
+        "pg_catalog.jsonb_to_recordset($2) AS t(c1 bigint)) AS b1"
+    )
+    assert io.upstream.requests == []
+    io.parameters = ()
+
+
+async def test_sql_prepare_and_execute() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.values = "[42]"
+    text = await answered(io, 'EXECUTE "P p"(40 + 2)')
+    document = '$pge$[{"c1": "7"}]$pge$::pg_catalog.jsonb'
+    assert text == f"""EXECUTE "P p"(CAST('42' AS integer), {document})"""
+    assert "SELECT pg_catalog.jsonb_build_array(CAST(40 + 2 AS integer))::pg_catalog.text" in io.fetched
+    assert io.upstream.requests[0]["where"] == "age > CAST('42' AS integer)"
+    plan = await planned(io, 'EXECUTE "P p"(1)', extended=True)
+    assert plan.literal and plan.text == 'EXECUTE "P p"(1)'
+
+
+async def test_execute_believes_only_what_the_session_still_holds() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.prepared["P p"] = "PREPARE p AS SELECT 1"
+    assert await BRAIN.plan('EXECUTE "P p"', (), io, extended=False) is None
+    assert io.sql_prepared == {}
+
+
+async def test_a_prepare_whose_name_is_taken_is_not_noted() -> None:
+    io = FakeIO()
+    io.prepared["p"] = "PREPARE p AS SELECT 1"
+    await answered(io, f"PREPARE p AS {COUNT}")
+    assert io.sql_prepared == {}
+
+
+async def test_execute_with_other_arguments_is_postgresqls_error() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    assert await BRAIN.plan('EXECUTE "P p"(1, 2)', (), io, extended=False) is None
+
+
+@pytest.mark.parametrize("sql", ['EXPLAIN EXECUTE "P p"(1)', 'CREATE TEMP TABLE x AS EXECUTE "P p"(1)'])
+async def test_execute_inside_another_statement(sql: str) -> None:
+    io = FakeIO()
+    await _prepare(io)
+    assert (await refused(io, sql)).sqlstate == "DP003"
+
+
+# -- calls, views, answers ---------------------------------------------------------------------------------------------
+
+
+async def test_an_explicit_calls_request_comes_from_the_facade() -> None:
+    io = FakeIO()
+    text = await answered(io, "SELECT dp_count('adult', epsilon => 0.1)")
+    assert io.upstream.requests == [io.request]
+    assert "SELECT CAST(dp.dp_count_request('adult', epsilon => 0.1) AS pg_catalog.text)" in io.fetched
+    assert text.startswith('SELECT dp.dp_count_result(CAST($pge${"columns": [], "rows": [["7"]], ')
+
+
+async def test_dp_plan_charges_nothing() -> None:
+    io = FakeIO()
+    await answered(io, "SELECT dp_plan(dp_count_request('adult'))")
+    assert io.upstream.planned == [io.request] and io.upstream.requests == []
+
+
+async def test_a_view_is_asked_of_the_private_side_by_our_own_text() -> None:
+    io = FakeIO()
+    text = await answered(io, "SELECT * FROM budget WHERE dataset = 'x'")
+    assert io.upstream.queries == ['SELECT "dataset"::pg_catalog.text, "left"::pg_catalog.text FROM "dp"."budget"']
+    assert '[{"c1": "census", "c2": "0.9"}]' in text
+    assert io.notices == []
+
+
+@pytest.mark.parametrize(
+    "rows", [[["1", "2"]], [], [["1"], ["2"]], [[1]], "nothing"], ids=["wide", "none", "two", "number", "no list"]
+)
+async def test_an_answer_of_another_form_is_dp006(rows: Any) -> None:
+    io = FakeIO()
+    io.upstream.rows_of = lambda request: rows
+    plan = await planned(io, COUNT)
+    with pytest.raises(Refusal) as caught:
+        await plan.run(None, io)
+    assert caught.value.sqlstate == "DP006"
+
+
+async def test_statement_timeout_bounds_the_wait() -> None:
+    io = FakeIO()
+    io.timeout = "1500"
+    await answered(io, f"{COUNT}; SELECT (SELECT count(*) FROM adult) + count(*) FROM adult")
+    assert all(timeout is not None and 1.0 < timeout <= 1.5 for timeout in io.upstream.timeouts)
+    io.timeout = "0"
+    await answered(io, COUNT)
+    assert io.upstream.timeouts[-1] is None
+
+
+@pytest.mark.parametrize(
+    ("application", "setting", "shown"),
+    [("psql", None, True), ("psql", "off", False), ("app", None, False), ("app", "on", True), ("app", "", False)],
+)
+async def test_notices_default_to_psql_only(application: str, setting: str | None, shown: bool) -> None:
+    io = FakeIO()
+    io.settings |= {"application_name": application, "dp.notices": setting}
+    await answered(io, COUNT)
+    assert bool(io.notices) is shown
