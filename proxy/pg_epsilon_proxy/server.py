@@ -193,8 +193,8 @@ class ProxyServer:
         session = Session(context, client.reader, client.writer, self._config.limits.max_message)
 
         async def cancel() -> None:
-            session.operations.cancel()
-            await cancel_on_facade(self._config.facade, logged_in.pid, logged_in.facade_key)
+            if session.operations.cancel():
+                await cancel_on_facade(self._config.facade, logged_in.pid, logged_in.facade_key)
 
         ticket = Ticket(logged_in.pid, logged_in.client_key, cancel)
         self._cancels.add(ticket)

@@ -97,10 +97,15 @@ class Operations:
         self.busy = False
         self._running: asyncio.Task[Any] | None = None
 
-    def cancel(self) -> None:
-        """The client's cancel, its hanging up, or an error of the facade ends the wait for a DP call; a charge stays."""
-        if self._running is not None:
-            self._running.cancel()
+    def cancel(self) -> bool:
+        """End the wait for a private call, if there is one; a charge stays. True: the facade has something to cancel too.
+
+        A cancel sent to an idle facade may hit the next statement instead.
+        """
+        if self._running is None:
+            return True
+        self._running.cancel()
+        return len(self._link.pending) > 0
 
     async def query(self, raw: bytes) -> None:
         try:

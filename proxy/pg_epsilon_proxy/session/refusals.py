@@ -10,7 +10,7 @@ from pg_epsilon_proxy.session.rewriting import Refusal
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece
 
-ERROR = ord("E")
+ERROR, COLUMNS = b"ET"
 # dp.raise itself missing or out of reach: the refusal stands all the same.
 _BROKEN_FACADE = ("3F000", "42883", "42501")
 
@@ -33,11 +33,13 @@ def nonce_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[byte
 
 
 def raise_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[bytes, Sink]:
-    """A text that raises at execution. The client sees our fields without the CONTEXT that a function adds."""
+    """A text that raises at execution. The client sees our fields, not the CONTEXT of a function, nor that it has a column."""
     arguments = (refusal.sqlstate, refusal.message, refusal.detail, refusal.hint)
     text = "SELECT dp.raise(" + ", ".join(literal(argument) for argument in arguments) + ")"
 
     def sink(piece: Piece) -> bytes:
+        if piece.kind == COLUMNS:
+            return b""
         if piece.kind == ERROR:
             code = messages.read_fields(piece.data).get("C", b"").decode("latin-1")
             if code == refusal.sqlstate or code in _BROKEN_FACADE:

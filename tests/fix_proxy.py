@@ -1,0 +1,344 @@
+"""A bare PostgreSQL that plays the facade, a proxy in front of it in a thread of its own, and a client that sees every byte.
+
+The rewriting brain is a fake with one private table, `secret`: it shows what the wire layer does with a plan, a refusal,
+a slow call. The real brain is tested under tests/unit/rewrite and, with a real private database, in tests/clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
+from pg_epsilon_proxy.server import Directory, ProxyServer
+from pg_epsilon_proxy.session.rewriting import BoundParams, Field, Plan, Refusal, Rewriter, SessionIO
+from pg_epsilon_proxy.wire import messages, scram, startup
+
+PASSWORD = "correct horse"
+REGIONS = ("north", "south")
+BIN = Path(
+    subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
+    if shutil.which("pg_config")
+    else sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+)
+
+HBA = """\
+local all postgres trust
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+SCHEMA = """
+CREATE ROLE dp_analyst;
+CREATE ROLE alice LOGIN PASSWORD 'correct horse' IN ROLE dp_analyst;
+CREATE ROLE late LOGIN PASSWORD 'correct horse' IN ROLE dp_analyst VALID UNTIL '2020-01-01';
+CREATE ROLE crowd LOGIN PASSWORD 'correct horse' IN ROLE dp_analyst CONNECTION LIMIT 0;
+CREATE SCHEMA dp; GRANT USAGE ON SCHEMA dp TO PUBLIC;
+CREATE FUNCTION dp.raise(sqlstate text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$ BEGIN
+  RAISE EXCEPTION USING ERRCODE = $1, MESSAGE = $2, DETAIL = coalesce($3, ''), HINT = coalesce($4, ''); END $$;
+CREATE FUNCTION dp.refuse(relation text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'DP002', MESSAGE = format('rows of %s are private', relation); END $$;
+CREATE TABLE secret (region character varying(10), n integer);
+ALTER TABLE secret ENABLE ROW LEVEL SECURITY; ALTER TABLE secret FORCE ROW LEVEL SECURITY;
+CREATE POLICY pg_epsilon ON secret FOR SELECT USING (dp.refuse('public.secret')); GRANT SELECT ON secret TO alice;
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class BareFacade:
+    folder: Path
+    port: int
+
+    def superuser(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host=str(self.folder), port=self.port, dbname="facade", user="postgres", autocommit=True
+        )
+
+    def verifier(self, role: str) -> str | None:
+        with self.superuser() as connection:
+            row = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = %s", (role,)).fetchone()
+        return row[0] if row else None
+
+
+def _as_server(*words: str) -> None:
+    """A postmaster must not hold our pipes, and does not run as root."""
+    user = {} if os.geteuid() else {"user": "postgres", "group": pwd.getpwnam("postgres").pw_gid, "extra_groups": []}
+    subprocess.run(
+        words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **user
+    )
+
+
+@pytest.fixture(scope="session")
+def bare_facade() -> Iterator[BareFacade]:
+    folder = Path(tempfile.mkdtemp(prefix="pge-wire-"))
+    if not os.geteuid():
+        shutil.chown(folder, "postgres")
+    folder.chmod(0o755)
+    data, port = folder / "data", free_port()
+    _as_server(str(BIN / "initdb"), "-D", str(data), "-U", "postgres", "--no-sync", "--locale=C.UTF-8", "-A", "trust")
+    (data / "pg_hba.conf").write_text(HBA)
+    with (data / "postgresql.conf").open("a") as out:
+        out.write(f"port = {port}\nunix_socket_directories = '{folder}'\nlisten_addresses = '127.0.0.1'\nfsync = off\n")
+    _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "start")
+    try:
+        cluster = BareFacade(folder, port)
+        with psycopg.connect(host=str(folder), port=port, dbname="postgres", user="postgres", autocommit=True) as c:
+            c.execute("CREATE DATABASE facade")
+        with cluster.superuser() as c:
+            c.execute(SCHEMA)
+        yield cluster
+    finally:
+        _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+@dataclass
+class FakePrivate:
+    """What reached the private side. slow: seconds that a call takes."""
+
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    cancelled: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+GROUPED = re.compile(r"SELECT region, count\(\*\)(?P<into>.*?) FROM secret(?: WHERE n > (?P<n>\$1|\d+))? GROUP BY region", re.I)
+SCALAR = re.compile(r"\(SELECT count\(\*\) FROM secret(?: WHERE n > (?P<n>\$1|\d+))?\)", re.I)
+
+
+class FakePlan:
+    def __init__(self, sql: str, oids: tuple[int, ...], fields: tuple[Field, ...] | None, private: FakePrivate) -> None:
+        self._sql, self._oids, self._private = sql, oids, private
+        self.fields = fields
+        self.literal = sql.upper().startswith("COPY")
+        self.hidden = 0 if self.literal else 1
+        self.param_oids = [*oids, *([3802] * self.hidden)]
+        self.text = sql if self.literal else self._splice(f"${len(oids) + 1}")
+
+    def _splice(self, document: str) -> str:
+        source = f"pg_catalog.jsonb_to_recordset({document}) AS t(c1 character varying(10), c2 bigint)"
+        text = GROUPED.sub(f"SELECT c1 AS region, c2 AS count FROM {source}", self._sql)
+        return SCALAR.sub(f"(SELECT c2 FROM {source} LIMIT 1)", text)
+
+    async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
+        match = GROUPED.search(self._sql) or SCALAR.search(self._sql)
+        assert match is not None
+        n = match["n"] or "0"
+        if n == "$1":
+            n = str((await io.fetch("SELECT $1::int4::text", bind or (), self._oids))[0][0])
+        if "refuse_at_run" in self._sql:
+            raise Refusal("DP001", "the budget of “visits” is exhausted", None, "Ask the owner.")
+        self._private.calls.append((io.analyst, int(n)))
+        if "slowly" in self._sql:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                self._private.cancelled += 1
+                raise
+        if "noticed" in self._sql:
+            io.notice("NOTICE", "dp: charged 0.1")
+        rows = ", ".join(f'{{"c1": "{r}", "c2": "{int(n) + i}"}}' for i, r in enumerate(REGIONS))
+        return [f"[{rows}]"]
+
+    def splice_simple(self, documents: Sequence[str]) -> str:
+        return self._splice(f"$pge${documents[0]}$pge$::pg_catalog.jsonb")
+
+
+class FakeRewriter:
+    """Knows two shapes over `secret`; refuses `refuse_at_plan`; leaves everything else to the net."""
+
+    def __init__(self, private: FakePrivate) -> None:
+        self._private = private
+
+    def mentions(self, sql: str) -> bool:
+        return "secret" in sql or "dp_" in sql
+
+    async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> Plan | None:
+        copied = re.fullmatch(r"COPY \((.*)\) TO STDOUT.*", sql, re.I | re.S)
+        described = await io.describe(copied[1] if copied else sql, param_oids)
+        if "refuse_at_plan" in sql:
+            raise Refusal("DP003", "this shape is not supported", None, "Write “count(*)”.")
+        if "brain_fails" in sql:
+            raise KeyError("a literal that nobody may see")
+        if not (await io.in_parser(GROUPED.search, sql) or SCALAR.search(sql)):
+            return None
+        assert await io.fetch("SELECT $1, pg_catalog.to_regclass($2) IS NOT NULL", ["x", "secret"]) == [["x", "t"]]
+        return FakePlan(sql, described.param_oids, None if copied else described.fields, self._private)
+
+
+class FakeSource:
+    def __init__(self, private: FakePrivate) -> None:
+        self._private = private
+        self._changed: Callable[[], None] = lambda: None
+
+    async def refresh(self) -> tuple[list[str], Rewriter | None]:
+        return list(self._private.problems), None if self._private.problems else FakeRewriter(self._private)
+
+    async def listen(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        await asyncio.Event().wait()
+
+    def notify(self) -> None:
+        self._changed()
+
+
+class ThreadedProxy:
+    """A ProxyServer with a loop of its own, so that blocking clients can be tested in process."""
+
+    def __init__(self, config: Config, directory: Directory, source: Any) -> None:
+        self.config = config
+        self.source = source
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self.server: ProxyServer = self.call(self._start(directory))
+
+    async def _start(self, directory: Directory) -> ProxyServer:
+        server = ProxyServer(self.config, directory, self.source)
+        await server.start()
+        return server
+
+    def call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def conninfo(self, **more: Any) -> dict[str, Any]:
+        return {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "dbname": "facade",
+            "user": "alice",
+            "password": PASSWORD,
+            **more,
+        }
+
+    def close(self) -> None:
+        self.call(self.server.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+
+class NoUpstream:
+    """The fake brain asks its own FakePrivate."""
+
+    async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+        raise AssertionError
+
+    async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError
+
+    async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        raise AssertionError
+
+
+def facade_config(cluster: BareFacade, **listen: Any) -> Config:
+    return Config(
+        listen=replace(Listen(port=0), **listen),
+        facade=Facade(port=cluster.port, dbname="facade", names=("shop",)),
+        limits=Limits(login_timeout=5, max_message=1 << 20, max_sessions=40),
+    )
+
+
+def start_proxy(cluster: BareFacade, private: FakePrivate, **listen: Any) -> ThreadedProxy:
+    async def verifier(role: str) -> str | None:
+        return await asyncio.to_thread(cluster.verifier, role)
+
+    directory = Directory(verifier, lambda analyst: NoUpstream())
+    return ThreadedProxy(facade_config(cluster, **listen), directory, FakeSource(private))
+
+
+@pytest.fixture(scope="session")
+def private_side() -> FakePrivate:
+    return FakePrivate()
+
+
+@pytest.fixture(scope="session")
+def relay(bare_facade: BareFacade, private_side: FakePrivate) -> Iterator[ThreadedProxy]:
+    """One proxy for all tests of the relay."""
+    proxy = start_proxy(bare_facade, private_side)
+    yield proxy
+    proxy.close()
+
+
+def keys_of(password: str, verifier: str) -> scram.Keys:
+    known = scram.read_verifier(verifier)
+    assert known is not None
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), known.salt, known.iterations)
+    client = hmac.digest(salted, b"Client Key", "sha256")
+    return scram.Keys(client, hashlib.sha256(client).digest(), hmac.digest(salted, b"Server Key", "sha256"))
+
+
+class RawClient:
+    """Sends and receives whole messages, over the proxy or directly, so that the two can be compared."""
+
+    def __init__(self, port: int, keys: scram.Keys, **parameters: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.buffer = b""
+        self.socket.sendall(startup.startup_packet({"user": "alice", "database": "facade", **parameters}))
+        client = scram.ScramClient(keys)
+        assert self.receive()[:9] == b"R" + self.last[1:5] + (10).to_bytes(4, "big")
+        first = client.first()
+        body = b"SCRAM-SHA-256\0" + len(first).to_bytes(4, "big") + first
+        self.socket.sendall(messages.message(b"p", body))
+        self.socket.sendall(messages.message(b"p", client.final(self.receive()[9:])))
+        client.check(self.receive()[9:])
+        self.until(b"Z")
+
+    last = b""
+
+    def receive(self) -> bytes:
+        """One message; empty at the end of the stream."""
+        while len(self.buffer) < 5 or len(self.buffer) < 1 + int.from_bytes(self.buffer[1:5], "big"):
+            data = self.socket.recv(65536)
+            if not data:
+                return b""
+            self.buffer += data
+        size = 1 + int.from_bytes(self.buffer[1:5], "big")
+        self.last, self.buffer = self.buffer[:size], self.buffer[size:]
+        return self.last
+
+    def send(self, *parts: bytes) -> None:
+        self.socket.sendall(b"".join(parts))
+
+    def until(self, kinds: bytes, count: int = 1) -> list[bytes]:
+        found: list[bytes] = []
+        while count:
+            found.append(self.receive())
+            if not found[-1]:
+                return found
+            count -= found[-1][:1] in (kinds[i : i + 1] for i in range(len(kinds)))
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def shape(found: Sequence[bytes]) -> list[str]:
+    """Kinds of messages, with the transaction status of each ReadyForQuery; asynchronous ones left out."""
+    return [
+        raw[:1].decode() + (raw[5:6].decode() if raw[:1] == b"Z" else "") for raw in found if raw[:1] not in (b"S", b"N")
+    ]
