@@ -1,7 +1,7 @@
 """Rule R1 on a real server: what the compiler accepts raises on no hostile row, and means what PostgreSQL means by it.
 
 Named exceptions to the second half (total extensions, each documented beside its code): rows with moments before
-4000 BC or after November 294276 under date_trunc and time zones; comparisons of local moments with timestamptz constants
+4000 BC or after November 294276 under date_trunc and time zones; local moments against timestamptz constants
 within a daylight-saving change; rounding of bigint (PostgreSQL goes through float8); text of more than 64 MiB.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -19,7 +19,11 @@ from hypothesis import strategies as st
 
 from fix_hostile import Server, folding, hostile_relation, hostile_server, scope_of
 from pg_epsilon.errors import DPError
+from pg_epsilon.query.domain import key_domain, key_sql
 from pg_epsilon.query.expression import Expression, Fold, Kind, Scope, compile_expression, compile_predicate
+from pg_epsilon.query.literals import quote
+from pg_epsilon.query.restriction import restriction
+from pg_epsilon.query.schema import ColumnPolicy
 from pg_epsilon.query.types import FoldError
 
 __all__ = ["hostile_server"]
@@ -71,6 +75,19 @@ def bench(hostile_server: Server) -> Iterator[Bench]:
         ).fetchall()
         relation = hostile_relation(engine)
         yield Bench(engine, asker, scope_of(relation), folding(constants), frozenset(row for (row,) in extreme))
+
+
+def test_the_bench_can_fail(bench: Bench) -> None:
+    """Control: an operator that raises on a row, and a meaning that differs from PostgreSQL's, are both caught."""
+    good = compile_predicate("i4 > 5", bench.scope, bench.fold)
+    with pytest.raises(psycopg.Error, match="division by zero"):
+        bench.values(replace(good, sql='(1 / (r."i4" - 7) > 0)'))
+    with pytest.raises(psycopg.Error, match="out of range"):
+        bench.values(replace(good, sql='(r."i4" + r."i4" > 0)'))
+    theirs = dict(bench.asker.execute("SELECT * FROM public.oracle('i4 > 5')").fetchall())
+    assert bench.values(good) == {row: None if value == "null" else value for row, value in theirs.items()}
+    assert bench.values(replace(good, sql='(r."i4" >= 7)')) == bench.values(good)
+    assert bench.values(replace(good, sql='(r."i4" > 7)')) != bench.values(good)
 
 
 @pytest.mark.parametrize("text", PREDICATES)
@@ -379,6 +396,67 @@ def test_a_bad_constant_is_refused_before_any_row(bench: Bench, text: str) -> No
     with pytest.raises(DPError) as caught:
         compile_predicate(text, bench.scope, bench.fold)
     assert caught.value.sqlstate == "DP003"
+
+
+@pytest.mark.parametrize("text", PREDICATES)
+def test_rows_that_satisfy_a_predicate_satisfy_its_restrictions(bench: Bench, text: str) -> None:
+    expression = compile_predicate(text, bench.scope, bench.fold)
+    for name in expression.columns:
+        found = restriction(text, name, bench.scope, bench.fold)
+        if found is None:
+            continue
+        x, type_ = f'r."{name}"', bench.scope.relation.columns[name].type_name
+        parts = [f"{x} IN ({', '.join(f'{quote(p)}::{type_}' for p in found.points)})"] if found.points else []
+        if found.lower is not None:
+            parts.append(f"{x} {'>=' if found.lower_inclusive else '>'} {quote(found.lower)}::{type_}")
+        if found.upper is not None:
+            parts.append(f"{x} {'<=' if found.upper_inclusive else '<'} {quote(found.upper)}::{type_}")
+        outside = f"({expression.sql}) AND ({' AND '.join(parts)}) IS NOT TRUE"
+        assert bench.engine.execute(f"SELECT count(*) FROM public.hostile r WHERE {outside}").fetchone() == (0,)
+
+
+_DECLARED = {
+    "i2": ColumnPolicy("bounds", "-1", "5", "3"),
+    "i4": ColumnPolicy("bounds", "-10", "100", "10"),
+    "i8": ColumnPolicy("bounds", "0", "9223372036854775807", "922337203685477580"),
+    "n": ColumnPolicy("bounds", "-2", "3", "0.01"),
+    "np": ColumnPolicy("edges", edges=("0", "1", "1e9")),
+    "nu": ColumnPolicy("bounds", "-2", "3", "0.5"),
+    "b": ColumnPolicy("opaque"),
+    "t": ColumnPolicy("domain", domain=("a", "A", "")),
+    "bp": ColumnPolicy("domain", domain=("a", "é", "")),
+    "d": ColumnPolicy("bounds", "1899-12-01", "2030-12-31", "7 days"),
+    "ts": ColumnPolicy("domain", domain=("2000-02-29 00:00:00",)),
+    "tz": ColumnPolicy("edges", edges=("2000-01-01 00:00:00+00", "2010-01-01 00:00:00+00", "2030-01-01 00:00:00+00")),
+    "u": ColumnPolicy("domain", domain=("ffffffff-ffff-ffff-ffff-ffffffffffff",)),
+    "m": ColumnPolicy("opaque"),
+}
+
+
+@pytest.mark.parametrize("name", _DECLARED)
+def test_group_keys_are_total_and_complete(bench: Bench, name: str) -> None:
+    """No hostile value raises; every value inside the declaration gets a declared key, and some value does."""
+    column = replace(bench.scope.relation.columns[name], policy=_DECLARED[name])
+    policy = _DECLARED[name]
+    sql = key_sql(column)
+    assert column.policy is not None
+    lower, upper = policy.lower, policy.upper
+    if policy.edges is not None:
+        lower, upper = policy.edges[0], policy.edges[-1]
+    inside = "true"
+    if lower is not None and upper is not None:
+        end = "<" if policy.edges else "<="
+        inside = (
+            f'r."{name}" >= {quote(lower)}::{column.type_name} AND r."{name}" {end} {quote(upper)}::{column.type_name}'
+        )
+    elif policy.domain is not None:
+        inside = f'r."{name}" IN ({", ".join(f"{quote(v)}::{column.type_name}" for v in policy.domain)})'
+    rows = bench.engine.execute(f"SELECT {sql}, ({inside}) IS TRUE FROM public.hostile r").fetchall()
+    keys = set(key_domain(column))
+    assert any(within for _, within in rows)
+    assert {key for key, within in rows if within} <= keys
+    if lower is not None or policy.domain is not None:
+        assert {key for key, within in rows if not within and key is not None}.isdisjoint(keys)
 
 
 def test_a_failing_fold_never_shows_the_servers_text(bench: Bench) -> None:

@@ -49,9 +49,9 @@ def compile_predicate(text: str, scope: Scope, fold: Fold) -> Expression:
 
 
 def _compile(text: str, scope: Scope, fold: Fold) -> tuple[Context, Term]:
-    root = parse.parse_expression(text)
-    ctx = Context(scope, fold, text, root, compile_node)
     try:
+        root = parse.parse_expression(text)
+        ctx = Context(scope, fold, text, root, compile_node)
         return ctx, compile_node(ctx, root)
     except RecursionError:
         raise DPError(SHAPE, "the expression is nested too deeply", "simplify it", position=0) from None

@@ -1,0 +1,5 @@
+"""Fixtures for the compiler's tests."""
+
+from fix_query import scope
+
+__all__ = ["scope"]

@@ -1,0 +1,233 @@
+"""The parser's door: exactly one expression, positions in characters, and no text that can crash a backend."""
+
+from __future__ import annotations
+
+import inspect
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fix_query import fold
+from pg_epsilon.errors import DPError
+from pg_epsilon.query import parse
+from pg_epsilon.query.expression import Scope, compile_expression
+from pg_epsilon.query.parse import MAX_DEPTH, MAX_EXPRESSION, ast, children, parse_expression, parse_statements
+
+PACKAGES = Path(parse.__file__).parents[2]
+N = MAX_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1) UNION (SELECT 2",
+        "true GROUP BY x",
+        "x; DROP TABLE y",
+        "x;",
+        "a, b",
+        "(a, b)",
+        "a) OR (b",
+        "1), (2",
+        "x AS y",
+        "x y",
+        "",
+        "  ",
+        "--",
+        "/* */",
+        "a /*",
+        "SELECT 1",
+        "(SELECT 1)",
+        "ALL x",
+        "DISTINCT x",
+        "a FOR READ ONLY",
+        "x INTO y",
+        "a LIMIT 1",
+        "a FROM t",
+        "1) FROM t WHERE (2",
+        "1\n)\n--",
+        "a\n) UNION ALL SELECT (b",
+        "'a",
+        "$$a",
+        "$x$a$y$",
+        '"a',
+        "U&'\\zz'",
+        "E'\\uD800'",
+        "a /* ( */ ) OR (b",
+        "VALUES (1)",
+        "WITH x AS (SELECT 1) SELECT 1",
+        "a WHERE b",
+        "a ORDER BY b",
+        "a WINDOW w AS ()",
+        "a HAVING b",
+        "a\0b",
+        "a\ud800",
+        "\udfff",
+        ")",
+        "(",
+        "a)",
+        "(a",
+        "1 2",
+        "TABLE t",
+        "*",
+    ],
+)
+def test_nothing_but_one_expression_gets_through(scope: Scope, text: str) -> None:
+    with pytest.raises(DPError) as caught:
+        compile_expression(text, scope, fold)
+    assert caught.value.sqlstate == "DP003" and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'a' -- ) OR (b", "a"),
+        ("'a' /* ) */", "a"),
+        ("'a) OR (b'", "a) OR (b"),
+        ("$$a) OR (b$$", "a) OR (b"),
+        ("$q$'$q$", "'"),
+        ("U&'\\0041\\+000042'", "AB"),
+        ("E'\\'x\\\\'", "'x\\"),
+        ("'it''s'", "it's"),
+        ("'a'\n'b'", "ab"),
+    ],
+)
+def test_quoting_and_comments_are_read_as_postgresql_reads_them(text: str, value: str) -> None:
+    node = parse_expression(text)
+    assert isinstance(node, ast.A_Const) and node.val.sval == value
+
+
+@pytest.mark.parametrize("value", ["it's", "back\\slash", "\\'; DROP TABLE x; --", "$$", "é\n\t", "a\\"])
+def test_a_constant_is_quoted_under_any_setting(scope: Scope, value: str) -> None:
+    text = "name = " + "E'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    sql = compile_expression(text, scope, fold).sql
+    constants = [n for n in _walk(parse_expression(sql.replace("r.", ""))) if isinstance(n, ast.A_Const)]
+    assert [constant.val.sval for constant in constants] == [value]
+    assert ("\\" in value) == ("E'" in sql)
+
+
+def _walk(node: object) -> list[object]:
+    return [node, *(inner for child in children(node) for inner in _walk(child))]
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("nope = 1", 0),
+        ("age = 1 AND nope = 1", 12),
+        ("name = 'é' AND nope = 1", 15),
+        ("name = '日本' AND age = 'x'", 22),
+        ("age IN (1, 2, 'é', 'zz')", 14),
+        ("name = 'ééé' AND AND", 17),
+        ("name = 'a' OR 'é' = lower(name, 'x')", 20),
+        ("age = 1\n  OR sqrt(age) > 1", 13),
+        ("age > 3 AND born > 'bad'", 19),
+        ("mood = 'sad' OR mood = 'zz'", 23),
+    ],
+)
+def test_positions_count_characters_of_the_analysts_text(scope: Scope, text: str, at: int) -> None:
+    with pytest.raises(DPError) as caught:
+        compile_expression(text, scope, fold)
+    assert caught.value.position == at
+
+
+@settings(database=None, deadline=None, max_examples=100)
+@given(
+    words=st.lists(st.sampled_from(["a = 'é'", "b IN (1, '日', NULL)", "-5 > c", "f(1, 'x')", "NOT true"]), min_size=1)
+)
+def test_every_constant_is_found_where_it_stands(words: list[str]) -> None:
+    text = " AND ".join(words)
+    root = parse_expression(text)
+    for node in _walk(root):
+        if isinstance(node, ast.A_Const):
+            shown = text[parse.position_of(text, root, node) :]
+            assert shown.startswith(("'", "1", "-5", "5", "NULL", "true")), shown
+
+
+DEEP = {
+    "sum": "1" + "+1" * (N // 2 - 1),
+    "minus": "- " * (N // 2 - 1) + "a",
+    "not": "NOT " * (N // 4 - 1) + "a",
+    "parentheses": "(" * (N // 2 - 1) + "a" + ")" * (N // 2 - 1),
+    "calls": "f(" * (N // 3 - 1) + "a" + ")" * (N // 3 - 1),
+    "subscripts": "a[" * (N // 3 - 1) + "a" + "]" * (N // 3 - 1),
+    "arrays": "ARRAY" + "[" * (N // 2 - 5) + "1" + "]" * (N // 2 - 5),
+    "selects": "(SELECT" * (N // 8 - 1) + "(1)" + ")" * (N // 8 - 1),
+    "case": "CASE WHEN " * (N // 24) + "a" + " THEN 1 END" * (N // 24),
+    "casts": "a" + "::t" * (N // 3 - 1),
+    "ands": "a AND (" * (N // 9) + "a" + ")" * (N // 9),
+    "unions": "(SELECT 1 " + "UNION SELECT 1 " * (N // 15 - 3) + ")",
+    "collate": "a" + " COLLATE c" * (N // 10 - 1),
+    "in": "a IN (" * (N // 7 - 1) + "a" + ")" * (N // 7 - 1),
+    "rows": "ROW(" * (N // 5 - 1) + "a" + ")" * (N // 5 - 1),
+    "json": "JSON(" * (N // 6 - 1) + "a" + ")" * (N // 6 - 1),
+}
+_CHILD = """
+import sys
+from pg_epsilon.errors import DPError
+from pg_epsilon.query.parse import parse_expression
+try:
+    parse_expression(sys.stdin.read())
+except DPError as error:
+    print(error.sqlstate)
+else:
+    print("parsed")
+"""
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_text_is_refused_and_cannot_crash_a_backend_with_a_2_mb_stack(name: str) -> None:
+    assert len(DEEP[name]) <= N
+
+    def small_stack() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (2 << 20, 2 << 20))
+
+    child = subprocess.run(
+        [sys.executable, "-c", _CHILD], input=DEEP[name], capture_output=True, text=True, timeout=60,
+        env={"PYTHONPATH": str(PACKAGES)}, preexec_fn=small_stack, check=False,
+    )  # fmt: skip
+    assert (child.returncode, child.stdout.strip()) == (0, "DP003"), child.stderr
+
+
+def test_too_long_and_just_short_enough() -> None:
+    text = "a IN (" + ",".join(["1"] * 8000) + ")"
+    assert isinstance(parse_expression(text), ast.A_Expr)
+    with pytest.raises(DPError, match="longer than"):
+        parse_expression("'" + "x" * N + "'")
+
+
+def test_our_own_walks_stay_within_pythons_recursion_limit(scope: Scope) -> None:
+    """At the deepest nesting that passes, below a stack of callers as deep as a test runner's."""
+
+    def nested(depth: int) -> str:
+        return "CASE WHEN ok THEN " * depth + "age" + " END" * depth
+
+    depth = (MAX_DEPTH - 3) // 2
+
+    def below(frames: int) -> str:
+        return below(frames - 1) if frames else compile_expression(nested(depth), scope, fold).sql
+
+    assert below(100).count("CASE") == depth
+    with pytest.raises(DPError, match="levels deep"):
+        parse_expression(nested(MAX_DEPTH))
+    with pytest.raises(DPError, match="nested too deeply"):
+        below(sys.getrecursionlimit() - len(inspect.stack(0)) - 60)
+
+
+def test_nesting_that_copies_its_operands_cannot_explode(scope: Scope) -> None:
+    text = "age"
+    for _ in range(40):
+        text = f"CASE {text} WHEN 1 THEN 2 WHEN 2 THEN 3 WHEN 3 THEN 4 END"
+    with pytest.raises(DPError, match="too long"):
+        compile_expression(text, scope, fold)
+
+
+def test_statements_have_no_size_limit_of_their_own() -> None:
+    statements = parse_statements("SELECT 1; SELECT 2 /* " + "x" * 100_000 + " */")
+    assert len(statements) == 2
+    assert parse.deparse(parse_statements("select  a from t where b")[0].stmt) == "SELECT a FROM t WHERE b"
+    assert [token.name for token in parse.scan("SELECT 1")] == ["SELECT", "ICONST"]
