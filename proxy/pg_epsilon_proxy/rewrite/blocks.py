@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse
+from pg_epsilon.query.parse import ast
 
 from . import refusals
 from .aggregates import Aggregate, request_of
 from .names import Relation
-from .tree import strings, substitute, walk
+from .tree import column, expression_text, sql_text, strings, substitute, walk
 
 
 @dataclass
@@ -45,13 +45,13 @@ class QueryBlock:
         """The canonical request (internals.md §1); constants: typed constant nodes by parameter number."""
 
         def text(node: Any) -> str:
-            return deparse(substitute(node, lambda item: _constant_or_bare(item, constants)))
+            return expression_text(substitute(node, lambda item: _constant_or_bare(item, constants)))
 
         return {
             "version": 1,
             "from": {"schema": self.relation.schema, "name": self.relation.name, "alias": self.alias},
             "where": None if self.where is None else text(self.where),
-            "keys": [deparse(ast.ColumnRef(fields=(ast.String(sval=key),))) for key in self.keys],
+            "keys": [sql_text(column(key)) for key in self.keys],
             "aggregates": [request_of(aggregate, text) for aggregate in self.aggregates],
             "budget": None,
             "mechanism": "auto",

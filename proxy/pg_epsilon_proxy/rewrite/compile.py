@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse
+from pg_epsilon.query.parse import ast
 
 from . import refusals
 from .blocks import Block, CallBlock, Compiled, ViewBlock
@@ -15,14 +15,15 @@ from .colnames import column_name
 from .names import Facts, Relation
 from .scope import NO_CTES, Scope, body_scope, dp_function, is_cte, relation_name, with_scopes
 from .select import SelectCompiler, leaves
-from .tree import kind, quote_identifier, replace, replace_children, statement, strings, walk
+from .tree import kind, quote_identifier, replace, replace_children, statement, statement_text, strings, walk
 
 # Statements whose `relation` is written.
 _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
 _CALL = "write it as dp_count('relation', ...) with constants and parameters only"
 # The dry run (composition.md §14.10), answered by upstream.plan.
 PLAN = "dp_plan"
-_IDENTITY = ("pg_catalog", "to_jsonb")
+# These take the request itself and give jsonb; every other call has functions that make its request and its result.
+DIRECT = frozenset({PLAN, "dp_query"})
 _CALL_FIELDS = frozenset({"funcname", "args", "funcformat", "location"})
 
 
@@ -197,16 +198,15 @@ class _StatementCompiler:
                 raise refusals.shape(f"this form of a call of {name}() is not supported ({slot})", _CALL)
         for item in walk(node.args):
             self._check_argument(item, name)
-        free = name == PLAN
-        # dp_plan takes the request itself; every other call has a function that makes its request.
-        request, result = (_IDENTITY, _IDENTITY) if free else (("dp", f"{name}_request"), ("dp", f"{name}_result"))
+        request, result = (("dp", f"{name}_request"), ("dp", f"{name}_result"))
+        if name in DIRECT:
+            request = result = ("pg_catalog", "to_jsonb")
         evaluate = statement("SELECT f()::pg_catalog.text")
-        evaluate.targetList[0].val.arg = ast.FuncCall(
-            funcname=_name(request), args=node.args, funcformat=node.funcformat
-        )
+        evaluate.targetList[0].val.arg.funcname = _name(request)
+        evaluate.targetList[0].val.arg.args = node.args
         node.funcname = _name(result)
         node.args = None
-        self._blocks.append(CallBlock(self._next(), node, name, evaluate, deparse(evaluate), free))
+        self._blocks.append(CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name == PLAN))
         return node
 
     def _check_argument(self, item: Any, name: str) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse
+from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
 from . import probes, refusals, units
 from .blocks import CallBlock, Compiled, QueryBlock, ViewBlock
-from .compile import PLAN, compile_statement
+from .compile import DIRECT, compile_statement
 from .explain import FORMATS
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .statements import Statement, split
+from .tree import sql_text, statement_text
 from .units import Note, Unit
 
 # Longer texts are forwarded unparsed: the net answers for them.
@@ -26,7 +27,7 @@ class SqlRewriter:
     """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
 
     def __init__(self, names: Names) -> None:
-        self._names = Names(names.protected, names.views, names.functions | {PLAN})
+        self._names = Names(names.protected, names.views, names.functions | DIRECT)
         self._mentions = Mentions(self._names)
 
     def mentions(self, sql: str) -> bool:
@@ -123,7 +124,7 @@ class SqlRewriter:
         """COPY is analysed when it runs, so its query is described by itself; no parameter reaches it."""
         described = Described((), None)
         if item.node.query is not None:
-            described = await io.describe(await _in_parser(io, deparse, item.node.query))
+            described = await io.describe(await _in_parser(io, statement_text, item.node.query))
         if described.param_oids:
             return None
         unit = await self._spliced(item.node, item, (), io)
@@ -137,7 +138,7 @@ class SqlRewriter:
         if node.argtypes:
             casts = await _in_parser(io, _null_casts, node.argtypes)
             declared = [field.type_oid for field in (await io.describe(casts)).fields or ()]
-        described = await io.describe(await _in_parser(io, deparse, node.query), declared)
+        described = await io.describe(await _in_parser(io, statement_text, node.query), declared)
         body = await self._spliced(node.query, item, described.param_oids, io)
         return None if body is None else units.prepared(node, body, body.types)
 
@@ -237,7 +238,7 @@ def _format(node: Any) -> str:
 def _null_casts(types: Sequence[Any]) -> str:
     """A query whose columns have the given types: describing it gives their OIDs."""
     null = ast.A_Const(isnull=True)
-    return "SELECT " + ", ".join(deparse(ast.TypeCast(arg=null, typeName=kind)) for kind in types)
+    return "SELECT " + ", ".join(sql_text(ast.TypeCast(arg=null, typeName=kind)) for kind in types)
 
 
 __all__ = ["Facts", "Names", "SqlRewriter"]

@@ -58,7 +58,7 @@ class Mentions:
 
     def __init__(self, names: Names) -> None:
         # Names inside quoted identifiers keep their case and double their quotes; everything is compared lower-cased.
-        self._needles = tuple(sorted({*_needles(names.last_parts()), "dp_", "dp.", 'dp"', "execute"}))
+        self._needles = tuple(sorted(_needles(names.last_parts() | names.functions)))
 
     def __call__(self, sql: str) -> bool:
         text = sql.lower()

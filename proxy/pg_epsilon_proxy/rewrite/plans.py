@@ -24,8 +24,8 @@ class BlockPlan:
 
     @property
     def param_oids(self) -> Sequence[int]:
-        unit = self._units[0]
-        return list(unit.oids) if self.literal else parameter_oids(unit)
+        # COPY and EXECUTE take no parameters of the protocol.
+        return [] if self.literal else parameter_oids(self._units[0])
 
     @property
     def hidden(self) -> int:
@@ -33,7 +33,8 @@ class BlockPlan:
 
     @property
     def fields(self) -> Sequence[Field] | None:
-        return self._units[0].fields
+        # Of several statements each has its own columns; their names are right as they come.
+        return self._units[0].fields if len(self._units) == 1 else None
 
     @property
     def literal(self) -> bool:

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pg_epsilon.query.parse import deparse
-
 from ..session.rewriting import BoundParams, SessionIO
 from . import probes, refusals
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
 from .explain import call_text, json_text, lines
 from .notices import notice_text, wanted, warnings_of
 from .splice import document, encode
+from .tree import sql_text
 from .units import Execution, Unit
 
 
@@ -128,4 +127,4 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
 
 def arguments_text(constants: Mapping[int, Any]) -> str:
     """An EXECUTE's argument list as SQL constants, in order."""
-    return ", ".join(deparse(constants[number]) for number in sorted(constants))
+    return ", ".join(sql_text(constants[number]) for number in sorted(constants))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse, enums
+from pg_epsilon.query.parse import ast, enums
 
 from . import refusals
 from .aggregates import Aggregate, compile_aggregate, request_of
@@ -18,7 +18,7 @@ from .blocks import QueryBlock
 from .colnames import column_name
 from .names import Facts, Relation
 from .scope import Scope, dp_function, relation_name
-from .tree import column, function_name, replace, replace_children, strings, substitute, walk
+from .tree import column, function_name, kind, replace, replace_children, sql_text, strings, substitute, walk
 
 # Which part of a block SELECT each field is: its core, post-processing that stays outside, or the words of a refusal.
 _FIELDS: dict[str, str] = {
@@ -51,6 +51,10 @@ _COLUMNS = "outside aggregates, use only columns that are in GROUP BY"
 _CORRELATED = (
     "give the sub-query's own columns an alias-qualified name; a query over protected data cannot be correlated"
 )
+
+
+# Aggregates, and a function of grouping sets, that the grammar does not write as function calls.
+_NOT_OUTSIDE = {"GroupingFunc": "GROUPING()", "JsonObjectAgg": "JSON_OBJECTAGG()", "JsonArrayAgg": "JSON_ARRAYAGG()"}
 
 
 def leaves(items: Any) -> Iterator[Any]:
@@ -232,7 +236,7 @@ class SelectCompiler:
             limitOption=enums.LimitOption.LIMIT_OPTION_DEFAULT,
             op=enums.SetOperation.SETOP_NONE,
         )
-        return deparse(core)
+        return sql_text(core)
 
     def _rewrite(self, select: Any, scope: Scope, block: QueryBlock, alias: str) -> None:
         outside = _Outside(self, scope, alias)
@@ -324,10 +328,10 @@ class _Outside:
         if position is not None:
             # Qualified, so that ORDER BY never takes it for an output name.
             return column(self._alias, f"c{position}")
-        if isinstance(node, ast.ColumnRef | ast.GroupingFunc):
-            if isinstance(node, ast.GroupingFunc):
-                raise refusals.shape("GROUPING() is not supported over protected data", _KEYS)
+        if isinstance(node, ast.ColumnRef):
             self._block.refuse_column(node)
+        if kind(node) in _NOT_OUTSIDE:
+            raise refusals.shape(f"{_NOT_OUTSIDE[kind(node)]} is not supported over protected data", _KEYS)
         if self._block.is_call(node):
             return self._block.compile_outside(node, self._scope)
         if isinstance(node, ast.SubLink):
@@ -356,7 +360,7 @@ def _bare_text(node: Any) -> str:
     def bare(item: Any) -> Any:
         return column(strings(item.fields)[-1]) if isinstance(item, ast.ColumnRef) else None
 
-    return deparse(substitute(node, bare))
+    return sql_text(substitute(node, bare))
 
 
 def _looks_ours(name: str) -> bool:
@@ -364,5 +368,5 @@ def _looks_ours(name: str) -> bool:
 
 
 def _short(node: Any) -> str:
-    text = deparse(node)
+    text = sql_text(node)
     return text if len(text) <= 60 else text[:57] + "..."

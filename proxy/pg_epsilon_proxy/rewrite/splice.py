@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse, parse_statements
+from pg_epsilon.query.parse import ast
 
 from . import refusals
 from .blocks import CallBlock, Compiled
-from .tree import quote_identifier, statement, walk
+from .tree import quote_identifier, statement, statement_text, walk
 
 # Their text output is not their JSON form: declared text inside, cast outside.
 _CAST_OUTSIDE = frozenset({"json", "jsonb"})
@@ -40,20 +40,12 @@ def fill(
             block.slot.subquery = statement(values_sql(types[block.number], parameter, names.get(block.number)))
 
 
-def text_with_parameters(node: Any) -> str:
-    """The statement's text, documents as $n. Error: DP003 if the printer would change its meaning."""
-    text = deparse(node)
-    if parse_statements(text)[0].stmt != node:
-        raise refusals.shape("the statement cannot be rewritten faithfully", "write it in a simpler form")
-    return text
-
-
 def with_literals(node: Any, numbers: Mapping[int, str]) -> str:
     """The statement's text with marks (unguessable words) where the documents' parameters stand: see `splice`."""
     undo: list[tuple[Any, Any]] = []
     _mark(node, numbers, undo)
     try:
-        return text_with_parameters(node)
+        return statement_text(node)
     finally:
         for call, args in undo:
             call.args = args

@@ -6,7 +6,9 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pg_epsilon.query.parse import ast, children, parse_statements
+from pg_epsilon.query.parse import ast, children, deparse, parse_statements
+
+from . import refusals
 
 Node = Any
 
@@ -94,3 +96,29 @@ def quote_literal(text: str) -> str:
 def quote_identifier(name: str) -> str:
     """`name` always quoted."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def sql_text(node: Node) -> str:
+    """SQL text of any node. Error: DP003 if the printer does not know it."""
+    try:
+        return deparse(node)
+    except RecursionError:
+        raise
+    except Exception:
+        raise refusals.shape("the statement cannot be rewritten", "write it in a simpler form") from None
+
+
+def statement_text(node: Node) -> str:
+    """SQL text that parses back to the same statement: a printer's bug must not change what is asked. DP003."""
+    return _faithful(sql_text(node), node, lambda text: parse_statements(text)[0].stmt)
+
+
+def expression_text(node: Node) -> str:
+    """The same for an expression."""
+    return _faithful(sql_text(node), node, lambda text: statement(f"SELECT {text}").targetList[0].val)
+
+
+def _faithful(text: str, node: Node, parse: Callable[[str], Node]) -> str:
+    if parse(text) != node:
+        raise refusals.shape("the statement cannot be rewritten faithfully", "write it in a simpler form")
+    return text

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pg_epsilon.query.parse import ast, deparse
+from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import JSONB_OID, Field
 from . import refusals
 from .blocks import Block, Compiled
 from .explain import COLUMN
 from .probes import as_json
-from .splice import fill, text_with_parameters, with_literals
-from .tree import quote_identifier, quote_literal, statement
+from .splice import fill, with_literals
+from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
 
 # PostgreSQL's limit on parameters of one statement.
 MAX_PARAMETERS = 65_535
@@ -87,7 +87,7 @@ def spliced(
     fill(compiled, types, names, offset)
     marks = {offset + block.number: mark() for block in compiled.blocks}
     return Unit(
-        text=text_with_parameters(compiled.node),
+        text=statement_text(compiled.node),
         template=with_literals(compiled.node, marks),
         marks=list(marks.values()),
         blocks=list(compiled.blocks),
@@ -129,13 +129,13 @@ def execution(node: Any, note: Note) -> Unit:
             ast.TypeCast(arg=argument, typeName=statement(f"SELECT NULL::{kind}").targetList[0].val.typeName)
             for argument, kind in zip(node.params, note.types, strict=True)
         ]
-        items = ", ".join(as_json(deparse(cast), kind) for cast, kind in zip(casts, note.types, strict=True))
+        items = ", ".join(as_json(expression_text(cast), kind) for cast, kind in zip(casts, note.types, strict=True))
         evaluate = f"SELECT pg_catalog.jsonb_build_array({items})::pg_catalog.text"
     arguments, marks = mark(), [mark() for _ in note.blocks]
     documents = ", ".join(f"'{word}'::pg_catalog.jsonb" for word in marks)
     template = f"EXECUTE {quote_identifier(note.name)}({f'{arguments}, ' if note.types else ''}{documents})"
     return Unit(
-        text=deparse(node),
+        text=statement_text(node),
         template=template,
         marks=marks,
         blocks=note.blocks,

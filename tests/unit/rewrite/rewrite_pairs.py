@@ -19,7 +19,8 @@ from pg_epsilon_proxy.rewrite.compile import compile_statement
 from pg_epsilon_proxy.rewrite.names import Facts, Names, Relation
 from pg_epsilon_proxy.rewrite.probes import constant
 from pg_epsilon_proxy.rewrite.scope import candidates
-from pg_epsilon_proxy.rewrite.splice import fill, text_with_parameters
+from pg_epsilon_proxy.rewrite.splice import fill
+from pg_epsilon_proxy.rewrite.tree import statement_text
 from pg_epsilon_proxy.session.rewriting import Refusal
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "rewrite"
@@ -41,7 +42,7 @@ BUDGET = Relation("dp", "budget", "view", ("dataset", "left"))
 NAMES = Names(
     frozenset({("public", "adult"), ("clinic", "visits"), ("public", 'Odd "Name"')}),
     frozenset({("dp", "budget")}),
-    frozenset({"dp_count", "dp_group_by", "dp_plan"}),
+    frozenset({"dp_count", "dp_group_by", "dp_plan", "dp_query"}),
 )
 # search_path "$user", public, dp; no temporary tables.
 RESOLVED = {
@@ -100,7 +101,7 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
         {block.number: block.relation.columns for block in queries if isinstance(block, ViewBlock)},
         parameters,
     )
-    return [*shown, text_with_parameters(compiled.node) + ";"]
+    return [*shown, statement_text(compiled.node) + ";"]
 
 
 def _types(block: Block) -> list[str]:

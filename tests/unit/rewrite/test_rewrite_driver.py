@@ -193,6 +193,7 @@ async def test_transaction_control_and_other_blocks_may_precede() -> None:
     parts = text.split("; ")
     assert [parts[i] for i in (0, 2, 3, 4, 6)] == ["BEGIN", "SAVEPOINT a", "SHOW x", "SELECT 1", "COMMIT"]
     assert len(io.upstream.requests) == 2
+    assert (await planned(io, f"{COUNT}; SELECT 1")).fields is None
 
 
 @pytest.mark.parametrize(
@@ -302,6 +303,7 @@ async def test_sql_prepare_and_execute() -> None:
     assert io.upstream.requests[0]["where"] == "age > CAST('42' AS integer)"
     plan = await planned(io, 'EXECUTE "P p"(1)', extended=True)
     assert plan.literal and plan.text == 'EXECUTE "P p"(1)'
+    assert (list(plan.param_oids), plan.hidden) == ([], 0)
 
 
 async def test_execute_believes_only_what_the_session_still_holds() -> None:

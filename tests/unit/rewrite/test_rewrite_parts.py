@@ -24,13 +24,13 @@ from pg_epsilon_proxy.session.rewriting import Refusal
 
 @pytest.mark.parametrize(
     "sql",
-    ["select * from ADULT", 'select * from "Odd ""Name"""', "select * from U&\"!0061dult\" uescape '!'", "execute p"],
+    ["select * from ADULT", 'select * from "Odd ""Name"""', "select * from U&\"!0061dult\" uescape '!'"],
 )
 def test_mentions_every_spelling(sql: str) -> None:
     assert Mentions(NAMES)(sql)
 
 
-@pytest.mark.parametrize("sql", ["select 1", "BEGIN", "select * from labels", "fetch 3 from c"])
+@pytest.mark.parametrize("sql", ["select 1", "BEGIN", "select * from labels", "fetch 3 from c", "execute p"])
 def test_mentions_nothing_of_ours(sql: str) -> None:
     assert not Mentions(NAMES)(sql)
 
