@@ -1,6 +1,6 @@
 """Throw-away PostgreSQL clusters with the extension installed, for root (as the user postgres) and for ordinary users.
 
-One private database per cluster: the role dp_channel, and so the channel's password, belongs to one (dp.repair_channel).
+One private database per cluster: dp_channel, and so the channel's password, belongs to one (dp.repair_channel).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def cluster_at_work(**settings: str) -> Iterator[Cluster]:
     """A new cluster, started; stopped and deleted at the end."""
     paths = built()
     # pytest's own temporary folders are 0700 and root's: the server's user could not enter them
-    folder = Path(tempfile.mkdtemp(prefix="pge-", dir="/tmp"))  # noqa: S108  (socket paths must be short)
+    folder = Path(tempfile.mkdtemp(prefix="pge-", dir="/tmp"))
     cluster = Cluster(folder, free_port(), paths, settings)
     try:
         if paths.os_user:
@@ -220,8 +220,8 @@ CREATE TABLE customers (id int PRIMARY KEY, segment text);
 CREATE TABLE orders (id int PRIMARY KEY, customer_id int REFERENCES customers, placed date, status text);
 CREATE TABLE items (order_id int REFERENCES orders, sku text, price numeric(8,2));
 INSERT INTO customers SELECT i, (ARRAY['home','office'])[1 + i % 2] FROM generate_series(1, 200) i;
-INSERT INTO orders SELECT i, CASE WHEN i % 50 = 0 THEN NULL WHEN i < 300 THEN 1 + i % 200 ELSE 7 END, DATE '2024-01-01' + i % 100,
-  (ARRAY['open','paid','sent'])[1 + i % 3] FROM generate_series(1, 400) i;
+INSERT INTO orders SELECT i, CASE WHEN i % 50 = 0 THEN NULL WHEN i < 300 THEN 1 + i % 200 ELSE 7 END,
+  DATE '2024-01-01' + i % 100, (ARRAY['open','paid','sent'])[1 + i % 3] FROM generate_series(1, 400) i;
 INSERT INTO items SELECT 1 + i % 400, 'sku' || i % 5, i % 90 FROM generate_series(1, 900) i;
 CALL dp.create_dataset('shop', unit => 'user', epsilon => 10, default_epsilon => 0.5);
 CALL dp.protect('customers', 'shop', unit_column => 'id', max_rows_per_unit => 1);

@@ -1,4 +1,4 @@
-"""The whole product at work: private database, facade and proxy, with the standard tables, for tests over a real socket."""
+"""The whole product at work: private database, facade and proxy, with the standard tables, over a real socket."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 from fix_cluster import PASSWORD, PRIVATE, Cluster, free_port, private_cluster, standard
 
 FACADE = "facade"
@@ -60,7 +61,8 @@ class Stack:
     def configure(self) -> None:
         place = f'host = "{{}}"\nport = {self.cluster.port}\n'
         self.config.write_text(
-            f'[listen]\nport = {self.port}\n[private]\n{place.format("127.0.0.1")}dbname = "{PRIVATE}"\npassword = "{PASSWORD}"\n'
+            f"[listen]\nport = {self.port}\n"
+            f'[private]\n{place.format("127.0.0.1")}dbname = "{PRIVATE}"\npassword = "{PASSWORD}"\n'
             f'[facade]\n{place.format("127.0.0.1")}dbname = "{FACADE}"\n'
         )
 

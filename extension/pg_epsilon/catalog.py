@@ -98,7 +98,7 @@ class Catalog:
     def charged(self, request_id: str) -> dict[str, Any] | None:
         """The committed charge of a request, its row locked so that two answers never draw twice."""
         found = self._execute(
-            "SELECT who::text, request::text, policy_version FROM dp.ledger"
+            "SELECT who::text, request::text, charge::text, scope::text FROM dp.ledger"
             " WHERE request_id = $1 AND kind = 'charge' FOR UPDATE",
             ["uuid"],
             [request_id],

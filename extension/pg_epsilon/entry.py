@@ -19,6 +19,7 @@ from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.catalog import Catalog, not_published
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query.expression import FoldError
@@ -92,13 +93,9 @@ def answer(request_id: str) -> str:
         recorded = catalog.recorded(request_id)
         if recorded is not None:
             return {"answer": recorded}
-        plan_ = _pending.pop(request_id, None) or _compile(json.loads(paid["request"]))
-        if catalog.policy_version() != paid["policy_version"]:
-            raise DPError(
-                CHANNEL,
-                "the privacy policy changed while the question was being answered",
-                "Ask it again; it will be charged anew.",
-            )
+        plan_ = _pending.pop(request_id, None)
+        if plan_ is None or plan_.request.policy.version != catalog.policy_version():
+            plan_ = _as_paid(paid)
         if catalog.is_closed(plan_.shape):
             raise _closed()
         result = _think(plan_, _read_statistics(plan_), request_id, paid["who"])
@@ -106,6 +103,19 @@ def answer(request_id: str) -> str:
         return {"answer": result}
 
     return _reply(request_id, release)
+
+
+def _as_paid(paid: dict[str, Any]) -> Plan:
+    """The plan of a committed charge, compiled again; DP006 if the policy no longer gives the question that price."""
+    plan_ = _compile(json.loads(paid["request"]))
+    same_price = [charge_.to_json() for charge_ in plan_.charges] == json.loads(paid["charge"])
+    if not same_price or scope_to_json(plan_.scope) != json.loads(paid["scope"]):
+        raise DPError(
+            CHANNEL,
+            "the privacy policy changed while the question was being answered",
+            "Ask it again; it will be charged anew.",
+        )
+    return plan_
 
 
 def plan(request: str) -> str:

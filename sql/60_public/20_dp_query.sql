@@ -1,7 +1,7 @@
 CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET client_min_messages = notice
-SET debug_print_plan = off SET debug_print_parse = off SET debug_print_rewritten = off AS $$
+SET debug_print_plan = off SET debug_print_parse = off SET debug_print_rewritten = off SET trace_sort = off AS $$
 DECLARE
   who name := dp._who();
   id uuid := gen_random_uuid();

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.margins import gaussian_margin, gaussian_scale, laplace_margin, laplace_scale
@@ -33,15 +34,20 @@ class CountNoise:
 
     def margin(self, confidence: Decimal) -> int:
         """The smallest integer m such that one noisy count is within m of its exact one with this probability."""
-        beta = 1 - Fraction(confidence)
-        if self.epsilon is not None:
-            return laplace_margin(laplace_scale(self.l1, Fraction(self.epsilon)), beta)
-        return gaussian_margin(gaussian_scale(self.l2_squared, Fraction(self._rho())), beta)
+        return _margin(self, confidence)
 
     def _rho(self) -> Decimal:
         if self.rho is None:
             raise ValueError("neither epsilon nor rho")
         return self.rho
+
+
+@lru_cache(maxsize=256)
+def _margin(how: CountNoise, confidence: Decimal) -> int:
+    beta = 1 - Fraction(confidence)
+    if how.epsilon is not None:
+        return laplace_margin(laplace_scale(how.l1, Fraction(how.epsilon)), beta)
+    return gaussian_margin(gaussian_scale(how.l2_squared, Fraction(how._rho())), beta)
 
 
 def core(exact: Sequence[int], how: CountNoise, noise: NoiseSource, label: str) -> list[int]:

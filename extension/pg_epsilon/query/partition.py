@@ -79,7 +79,7 @@ AXES: Mapping[str, Axis] = {
 
 
 def check_grid(grid: Any, type_name: str) -> None:
-    """Refuse (DP005) a grid that is neither {"origin", "width"} over integers, dates, timestamps nor {"list": texts}."""
+    """DP005 for a grid that is neither {"origin", "width"} over integers, dates or timestamps nor {"list": texts}."""
     if isinstance(grid, dict) and set(grid) == {"list"}:
         values = grid["list"]
         if (
