@@ -15,8 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from fix_expressions import predicates, wild
 from fix_hostile import Server, folding, hostile_relation, hostile_server, scope_of
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.domain import key_domain, key_sql
@@ -95,105 +95,6 @@ def test_directed_predicate_is_total_and_means_the_same(bench: Bench, text: str)
     bench.check(text)
 
 
-_INTS = ["i2", "i4", "i8", "0", "1", "-1", "7", "-32768", "2147483647", "9223372036854775807", "NULL"]
-_EXACT = [*_INTS, "n", "np", "1.50", "-0.001", "99999999999999999999"]
-_TEXTS = ["t", "v", "'a'", "'A'", "''", "'é'", "NULL", "' x '"]
-_STAMPS = [
-    "ts",
-    "tz",
-    "d",
-    "'2000-02-29'",
-    "timestamp '2010-06-01 12:00'",
-    "date '2024-03-10'",
-    "now()",
-    "current_date",
-]
-_COMPARE = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
-_UNITS = ["day", "hour", "week", "month", "quarter", "year", "century", "millennium", "second"]
-_FIELDS = ["year", "month", "day", "dow", "doy", "week", "isoyear", "epoch", "quarter", "julian", "hour"]
-_one = st.sampled_from
-
-
-def _join(pattern: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.tuples(*parts).map(lambda values: pattern.format(*values))
-
-
-def _numbers() -> st.SearchStrategy[str]:
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        return st.one_of(
-            _join("({} {} {})", inner, _one("+-*"), inner),
-            _join("({} {} NULLIF({}, 0))", inner, _one("/%"), inner),
-            _join("({} {} {})", inner, _one("/%"), _one(["7", "-3", "2.5", "0.01"])),
-            _join("{}({})", _one(["-", "abs", "+"]), inner),
-            _join("{}(n, {})", _one(["round", "trunc"]), _one(["0", "1", "-2"])),
-            _join("coalesce({}, {})", inner, inner),
-            _join("{}({}, {})", _one(["greatest", "least", "nullif"]), inner, inner),
-            _join("CASE WHEN {} > {} THEN {} ELSE {} END", inner, inner, inner, inner),
-            _join("{}({})", _one(["length", "octet_length"]), _texts()),
-            _join("extract({} from {})", _one(_FIELDS), _one(["d", "ts", "tz"])),
-            _join("({})::{}", inner, _one(["int", "bigint", "smallint", "numeric"])),
-            _join("width_bucket({}, 0, 100, 10)", _one(["n", "i4", "np", "nu", "i8"])),
-        )
-
-    return st.recursive(_one(_EXACT), grow, max_leaves=6)
-
-
-def _texts() -> st.SearchStrategy[str]:
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        return st.one_of(
-            _join("{}({})", _one(["lower", "upper", "btrim", "ltrim", "rtrim"]), inner),
-            _join("{}({}, {})", _one(["left", "right", "substr"]), inner, _one(["0", "1", "3", "2147483647"])),
-            _join("substring({} from {} for {})", inner, _one("013"), _one("025")),
-            _join("trim(both {} from {})", _one(["'x'", "' '", "''", "'é '"]), inner),
-            _join("coalesce({}, {})", inner, inner),
-            _join("CASE {} WHEN {} THEN {} END", inner, inner, inner),
-            _join("({})::text", _one(["i4", "b", "u", "m", "bp"])),
-        )
-
-    return st.recursive(_one(_TEXTS), grow, max_leaves=4)
-
-
-def _stamps() -> st.SearchStrategy[str]:
-    return st.one_of(
-        _one(_STAMPS),
-        _join("date_trunc('{}', {})", _one(_UNITS), _one(["d", "ts", "tz"])),
-        _join("({})::{}", _one(["ts", "tz", "d"]), _one(["date", "timestamp", "timestamptz"])),
-        _join("({} AT TIME ZONE 'Asia/Kolkata')", _one(["ts", "tz"])),
-        _join("(now() - interval '{} days')", st.integers(0, 9999).map(str)),
-    )
-
-
-def _predicates() -> st.SearchStrategy[str]:
-    comparison = st.one_of(
-        _join("({} {} {})", _numbers(), _one(_COMPARE), _numbers()),
-        _join("({} {} {})", _one(["f8", "f4"]), _one(_COMPARE), _one([*_INTS, "f8", "f4", "0.1", "'NaN'", "n"])),
-        _join("({} {} {})", _texts(), _one(_COMPARE), _texts()),
-        _join("({} {} {})", _stamps(), _one(_COMPARE), _stamps()),
-        _join(
-            "({} {} {})",
-            _texts(),
-            _one(["LIKE", "ILIKE", "NOT LIKE", "NOT ILIKE"]),
-            _one(["'%a%'", "'A_'", "'!%' ESCAPE '!'", r"'\%%'", "''", "'%É%ß%'"]),
-        ),
-        _join("({} {} ({}, {}, {}))", _numbers(), _one(["IN", "NOT IN"]), *[_one(_EXACT)] * 3),
-        _join(
-            "({} {} {} AND {})", _numbers(), _one(["BETWEEN", "NOT BETWEEN", "BETWEEN SYMMETRIC"]), *[_one(_EXACT)] * 2
-        ),
-        _join("({} IS {}NULL)", st.one_of(_numbers(), _texts(), _one(["ja", "tn", "iv"])), _one(["", "NOT "])),
-        _one(["b", "m = 'ok'", "u > '00000000000000000000000000000000'", "tm < '12:00'", "iv < '1 mon'", "tn = 'aÉ'"]),
-    )
-
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        return st.one_of(
-            _join("({} AND {})", inner, inner),
-            _join("({} OR {})", inner, inner),
-            _join("(NOT {})", inner),
-            _join("({} IS {})", inner, _one(["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN"])),
-        )
-
-    return st.recursive(comparison, grow, max_leaves=4)
-
-
 def _try(bench: Bench, text: str) -> bool:
     try:
         bench.check(text)
@@ -208,7 +109,7 @@ _options = {"database": None, "deadline": None, "suppress_health_check": [Health
 
 
 @settings(max_examples=60, **_options)  # type: ignore[arg-type]
-@given(text=_predicates())
+@given(text=predicates())
 def test_accepted_predicates_are_total(bench: Bench, text: str) -> None:
     _try(bench, text)
 
@@ -216,114 +117,9 @@ def test_accepted_predicates_are_total(bench: Bench, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(max_examples=4000, **_options)  # type: ignore[arg-type]
-@given(text=_predicates())
+@given(text=predicates())
 def test_accepted_predicates_are_total_in_volume(bench: Bench, text: str) -> None:
     _try(bench, text)
-
-
-def _wild() -> st.SearchStrategy[str]:
-    """Any function and operator on anything: nearly all are refused, none may slip through and raise."""
-    columns = [
-        "i2",
-        "i4",
-        "i8",
-        "n",
-        "np",
-        "nu",
-        "f4",
-        "f8",
-        "b",
-        "t",
-        "v",
-        "bp",
-        "tc",
-        "tn",
-        "d",
-        "ts",
-        "tz",
-        "tm",
-        "u",
-        "m",
-        "iv",
-        "ja",
-        "NULL",
-        "'a'",
-        "1",
-        "-1",
-        "0",
-        "1.5",
-        "'2000-02-29'",
-        "true",
-        "'month'",
-        "1e400",
-    ]
-    functions = [
-        "abs",
-        "lower",
-        "length",
-        "floor",
-        "round",
-        "sign",
-        "trunc",
-        "date_trunc",
-        "date_part",
-        "substr",
-        "left",
-        "width_bucket",
-        "mod",
-        "div",
-        "strpos",
-        "date",
-        "isfinite",
-        "timezone",
-        "sqrt",
-        "octet_length",
-        "btrim",
-        "to_char",
-        "repeat",
-        "coalesce",
-        "nullif",
-        "greatest",
-        "now",
-        "pg_catalog.lower",
-        "public.lower",
-    ]
-    operators = ["=", "<", "<>", "+", "-", "*", "/", "%", "LIKE", "ILIKE", "AND", "OR", "||", "^", "IS DISTINCT FROM"]
-
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        types = [
-            "int",
-            "smallint",
-            "bigint",
-            "numeric",
-            "float8",
-            "real",
-            "text",
-            "date",
-            "timestamp",
-            "timestamptz",
-            "bool",
-            "uuid",
-            "mood",
-            "interval",
-            "time",
-            "varchar(2)",
-            "int[]",
-        ]
-        return st.one_of(
-            _join("({} {} {})", inner, _one(operators), inner),
-            _join("{}({})", _one(functions), inner),
-            _join("{}({}, {})", _one(functions), inner, inner),
-            _join("{}({}, {}, {})", _one(functions), inner, inner, inner),
-            _join("({})::{}", inner, _one(types)),
-            _join("extract({} from {})", _one(_FIELDS), inner),
-            _join("CASE WHEN {} THEN {} ELSE {} END", inner, inner, inner),
-            _join("({} IN ({}, {}))", inner, inner, inner),
-            _join("({} BETWEEN {} AND {})", inner, inner, inner),
-            _join("({} = ANY ('{{1,2,NULL}}'))", inner),
-        )
-
-    return st.recursive(_one(columns), grow, max_leaves=6)
 
 
 def _run_wild(bench: Bench, text: str) -> None:
@@ -337,7 +133,7 @@ def _run_wild(bench: Bench, text: str) -> None:
 
 
 @settings(max_examples=150, **_options)  # type: ignore[arg-type]
-@given(text=_wild())
+@given(text=wild())
 def test_wild_expressions_are_refused_or_total(bench: Bench, text: str) -> None:
     _run_wild(bench, text)
 
@@ -345,7 +141,7 @@ def test_wild_expressions_are_refused_or_total(bench: Bench, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(max_examples=20000, **_options)  # type: ignore[arg-type]
-@given(text=_wild())
+@given(text=wild())
 def test_wild_expressions_are_refused_or_total_in_volume(bench: Bench, text: str) -> None:
     _run_wild(bench, text)
 
