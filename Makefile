@@ -21,8 +21,8 @@ test: dev sql ## the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/uni
 test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 	@scripts/test.sh --all
 
-test-pg17: dev ## the same tests on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
-	@scripts/chroot.sh trixie make test
+test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
+	@scripts/chroot.sh trixie make test demo demo-stop
 
 test-bare: dev ## make test and make demo on a bare Debian 12, in a chroot (needs root)
 	@scripts/chroot.sh --always bookworm make test demo demo-stop

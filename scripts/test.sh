@@ -12,7 +12,7 @@ case ${1:-} in
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
-    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/sql)
+    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients)
     if [ "$(id -u)" = 0 ]; then
       # An ordinary user (nobody: neither root nor postgres) with a checkout of his own; he shares the environment.
       place=$(mktemp -d /var/tmp/pg_epsilon-user-XXXXXX)
