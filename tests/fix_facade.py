@@ -1,4 +1,4 @@
-"""A private database that publishes a small world, and its facade, in a throw-away cluster: for the tests of the facade."""
+"""A private database that publishes a small world, and its facade, in a throw-away cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import asyncpg
 import psycopg
 import pytest
-from fix_cluster import Cluster, cluster_at_work
 
+from fix_cluster import Cluster, cluster_at_work
 from pg_epsilon_proxy import facade as facade_package
 
 T = TypeVar("T")

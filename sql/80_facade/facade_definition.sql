@@ -25,6 +25,7 @@ WITH RECURSIVE published AS (
   SELECT c.oid, c.prosrc FROM copied u JOIN candidate c ON c.plain AND c.proname !~ '^dp_' AND u.prosrc ~ ('\mdp\.' || c.proname || '\(')
 ), routine AS (
   SELECT c.oid, c.proname, c.types, EXISTS (SELECT FROM copied u WHERE u.oid = c.oid) AS copied FROM candidate c
+  WHERE c.proname ~ '^dp_' OR EXISTS (SELECT FROM copied u WHERE u.oid = c.oid)
 ), member AS (
   SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attnotnull
   FROM pg_attribute a

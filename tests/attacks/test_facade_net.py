@@ -1,25 +1,31 @@
-"""The net (facade-and-channel.md §4): no statement of an analyst reads a protected facade relation, whatever its shape."""
+"""The net (facade-and-channel.md §4): no statement of an analyst reads a protected relation, whatever its shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import psycopg.types.string
 import pytest
-from fix_facade import FacadeCluster
+
+if TYPE_CHECKING:
+    from fix_facade import FacadeCluster
+
+pytest_plugins = ["fix_facade"]
 
 NET = """ALTER TABLE {0} ENABLE ROW LEVEL SECURITY; ALTER TABLE {0} FORCE ROW LEVEL SECURITY;
 CREATE POLICY pg_epsilon ON {0} FOR SELECT USING (dp.refuse('{0}')); GRANT SELECT ON {0} TO dp_analyst;"""
 # What the facade never has but the net must hold all the same: partitions, and code of dp_facade that others call.
 TRAPS = f"""
 SET ROLE dp_facade;
-CREATE TABLE clinic.trap_parted (k int) PARTITION BY LIST (k); CREATE TABLE clinic.trap_part PARTITION OF clinic.trap_parted DEFAULT;
+CREATE TABLE clinic.trap_parted (k int) PARTITION BY LIST (k);
+CREATE TABLE clinic.trap_part PARTITION OF clinic.trap_parted DEFAULT;
 {NET.format("clinic.trap_parted")} {NET.format("clinic.trap_part")}
 CREATE VIEW clinic.trap_view AS SELECT count(*) FROM clinic.visit; GRANT SELECT ON clinic.trap_view TO dp_analyst;
-CREATE FUNCTION clinic.trap_definer() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM clinic.visit';
+CREATE FUNCTION clinic.trap_definer() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS
+  'SELECT count(*) FROM clinic.visit';
 CREATE FUNCTION clinic.trap_plpgsql() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS
   'DECLARE n bigint; BEGIN EXECUTE ''SELECT count(*) FROM clinic.visit'' INTO n; RETURN n; END';
 CREATE FUNCTION clinic.trap_catches() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS
@@ -139,7 +145,7 @@ def test_superuser_and_bypassrls_are_why_such_analysts_are_refused(facade_cluste
 
 
 def test_parse_and_describe_stay_normal(analyst: psycopg.Connection[Any]) -> None:
-    """Parse and Describe of a statement over protected relations give names, types and parameters; only planning raises."""
+    """Parse and Describe over protected relations give names, types and parameters; only planning raises."""
     wire = analyst.pgconn
     wire.prepare(
         b"s", b"SELECT id, charge AS c, label FROM clinic.visit JOIN clinic.patient USING (id) WHERE ward = $1"

@@ -1,4 +1,4 @@
-"""The facade is generated from catalogs, follows the policy, and its check notices every hole (facade-and-channel.md §4 and §5)."""
+"""The facade is generated from catalogs, follows the policy, its check sees holes (facade-and-channel.md §4, §5)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from fix_facade import FacadeCluster
+
 from pg_epsilon_proxy import facade as facade_package
+from pg_epsilon_proxy.facade.command import main
+
+if TYPE_CHECKING:
+    from fix_facade import FacadeCluster
+
+pytest_plugins = ["fix_facade"]
 
 
 def one(connection: psycopg.Connection[Any], sql: str, *values: object) -> Any:
@@ -49,7 +55,7 @@ def test_a_fresh_facade_has_no_problem(facade_cluster: FacadeCluster) -> None:
 
 
 def test_columns_are_the_private_ones(facade_cluster: FacadeCluster) -> None:
-    """Same name, type, typmod, collation and NOT NULL in the same order; dropped and unpublished columns leave no trace."""
+    """Same name, type, typmod, collation, NOT NULL and order; dropped and unpublished columns leave no trace."""
     sql = """SELECT c.oid::regclass::text, a.attname, format_type(a.atttypid, a.atttypmod), l.collname, a.attnotnull
       FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_collation l ON l.oid = a.attcollation
       WHERE c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('clinic', 'Odd "Schema'))
@@ -62,8 +68,11 @@ def test_columns_are_the_private_ones(facade_cluster: FacadeCluster) -> None:
         # Plain columns of plain tables: identity, generated columns, defaults and checks carry private literals.
         assert one(shown, "SELECT count(*) FROM pg_attrdef WHERE adrelid <> 'dp.facade_state'::regclass") == 0
         assert one(shown, "SELECT count(*) FROM pg_attribute WHERE attidentity <> '' OR attgenerated <> ''") == 0
-        assert one(shown, "SELECT count(*) FROM pg_constraint WHERE contype = 'c' AND connamespace <> 11 "
-                          "AND connamespace <> 'information_schema'::regnamespace AND conrelid <> 'dp.facade_state'::regclass") == 0  # fmt: skip
+        checks = (
+            "SELECT count(*) FROM pg_constraint WHERE contype = 'c' AND "
+            "connamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'dp')"
+        )
+        assert one(shown, checks) == 0
 
 
 def test_keys_are_those_whose_columns_are_published(facade_cluster: FacadeCluster) -> None:
@@ -93,13 +102,13 @@ def test_types_and_collations_are_rebuilt(facade_cluster: FacadeCluster) -> None
         assert one(shown, "SELECT 'a' = 'A' COLLATE clinic.ci") is True
         # A bare domain: its CHECK, DEFAULT and NOT NULL are literals, and values were checked where they live.
         assert (
-            one(shown, "SELECT 'secret check'::varchar(10)::clinic.code IS NOT NULL AND NULL::clinic.code IS NULL")
+            one(shown, "SELECT 'zecret check'::varchar(10)::clinic.code IS NOT NULL AND NULL::clinic.code IS NULL")
             is True
         )
 
 
 def test_no_private_literal_reaches_the_facade(facade_cluster: FacadeCluster) -> None:
-    """Literals of checks, defaults, indexes, comments, views, functions and bounds, unpublished names: in no catalog row."""
+    """Literals of checks, defaults, indexes, comments, views, bodies and bounds, unpublished names: nowhere."""
     with facade_cluster.psycopg("private") as private, facade_cluster.psycopg("facade") as shown:
         texts = [one(private, "SELECT dp.facade_definition()::text")]
         catalogs = shown.execute(
@@ -108,9 +117,9 @@ def test_no_private_literal_reaches_the_facade(facade_cluster: FacadeCluster) ->
         ).fetchall()
         texts += [one(shown, f"SELECT COALESCE(string_agg(t::text, ' '), '') FROM {name} t") for (name,) in catalogs]
         texts.append(one(shown, "SELECT string_agg(attname, ' ') FROM pg_attribute"))
-        assert "secret" in one(private, "SELECT string_agg(t::text, ' ') FROM pg_description t")
+        assert "zecret" in one(private, "SELECT string_agg(t::text, ' ') FROM pg_description t")
     for text in texts:
-        for word in ("secret", "471108", "hidden", "taxpayerid", "1999-01-01"):
+        for word in ("zecret", "471108", "hidden", "taxpayerid", "1999-01-01"):
             assert word not in text
 
 
@@ -118,7 +127,8 @@ def test_comments_only_where_asked(facade_cluster: FacadeCluster) -> None:
     with (
         published(
             facade_cluster,
-            "COMMENT ON TABLE clinic.visit IS 'a visit''s \\ charge'; COMMENT ON COLUMN clinic.visit.charge IS 'in euro';"
+            "COMMENT ON TABLE clinic.visit IS 'a visit''s \\ charge';"
+            "COMMENT ON COLUMN clinic.visit.charge IS 'in euro';"
             "UPDATE dp.publication SET comments = true WHERE relation = 'clinic.visit'::regclass",
             "UPDATE dp.publication SET comments = false WHERE relation = 'clinic.visit'::regclass",
         ),
@@ -131,8 +141,10 @@ def test_comments_only_where_asked(facade_cluster: FacadeCluster) -> None:
 
 def test_a_view_over_published_relations_is_a_view_and_any_other_a_table(facade_cluster: FacadeCluster) -> None:
     with facade_cluster.psycopg("facade") as shown:
-        kinds = shown.execute("SELECT relname, relkind, relowner::regrole::text FROM pg_class WHERE relname IN "
-                              "('recent', 'recent2', 'mixed', 'frozen', 'event', 'region') ORDER BY 1").fetchall()  # fmt: skip
+        kinds = shown.execute(
+            "SELECT relname, relkind, relowner::regrole::text FROM pg_class "
+            "WHERE relname IN ('recent', 'recent2', 'mixed', 'frozen', 'event', 'region') ORDER BY 1"
+        ).fetchall()
     assert kinds == [
         ("event", "r", "dp_facade"),
         ("frozen", "r", "dp_facade"),
@@ -184,12 +196,25 @@ def test_settings_can_be_shown_and_reset(analyst: psycopg.Connection[Any]) -> No
         analyst.execute("SET temp_file_limit = -1")
 
 
-def test_locale_is_the_private_one(facade_cluster: FacadeCluster) -> None:
-    with facade_cluster.psycopg("facade") as shown:
-        facts = shown.execute(
-            "SELECT DISTINCT encoding, datcollate, datctype, datlocprovider FROM pg_database WHERE datname IN ('private', 'facade')"
-        ).fetchall()
-    assert len(facts) == 1
+async def test_locale_is_the_private_one(facade_cluster: FacadeCluster) -> None:
+    """Encoding, collation, ctype, provider, ICU locale, of a libc and an ICU database: ORDER BY must agree."""
+    locale = """SELECT count(DISTINCT (encoding, datcollate, datctype, datlocprovider,
+        COALESCE(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale'))), bool_or(datlocprovider = 'i')
+      FROM pg_database d WHERE datname = ANY (%s)"""
+    with facade_cluster.psycopg("postgres") as root:
+        assert root.execute(locale, (["private", "facade"],)).fetchone() == (1, False)
+        root.execute(
+            "CREATE DATABASE icu_private TEMPLATE template0 "
+            "LOCALE_PROVIDER icu ICU_LOCALE 'sv' LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+        try:
+            private = await facade_cluster.asyncpg("icu_private")
+            await facade_package.create(private, "icu_facade")
+            await private.close()
+            assert root.execute(locale, (["icu_private", "icu_facade"],)).fetchone() == (1, True)
+        finally:
+            root.execute("DROP DATABASE icu_private")
+            root.execute("DROP DATABASE IF EXISTS icu_facade")
 
 
 def test_sync_does_nothing_when_nothing_changed(facade_cluster: FacadeCluster) -> None:
@@ -236,6 +261,37 @@ def test_a_relation_published_later_and_withdrawn(facade_cluster: FacadeCluster)
             with published(facade_cluster, "ALTER TYPE late.size ADD VALUE 'm'", "SELECT 1"):
                 assert one(shown, "SELECT enum_range(NULL::late.size)::text") == "{s,m}"
         assert one(shown, "SELECT to_regnamespace('late')") is None
+
+
+def test_what_an_owner_publishes_by_call(facade_cluster: FacadeCluster) -> None:
+    """The owner's own procedures, from protect to unpublish, and NOTIFY for the proxy that listens."""
+    with facade_cluster.psycopg("private", "boss") as boss, facade_cluster.psycopg("facade", "alice") as shown:
+        boss.execute("LISTEN pg_epsilon_policy")
+        for statement in (
+            "CREATE SCHEMA shop",
+            "GRANT USAGE ON SCHEMA shop TO dp_reader",
+            "CREATE TABLE shop.people AS SELECT 1 AS id, 30 AS age",
+            "CREATE TABLE shop.town AS SELECT 'A' AS name",
+            "CALL dp.create_dataset('facade_people', unit => 'row', epsilon => 1)",
+            "CALL dp.protect('shop.people', 'facade_people', max_rows => 10, scale => 10)",
+            "CALL dp.publish('shop.people', columns => '{age}')",
+            "CALL dp.publish('shop.town', kind => 'public')",
+        ):
+            boss.execute(statement)
+        version = facade_cluster.sync()
+        assert str(version) in {notice.payload for notice in boss.notifies(timeout=2, stop_after=20)}
+        assert facade_cluster.check() == []
+        with pytest.raises(psycopg.Error) as caught:
+            shown.execute("SELECT age FROM shop.people")
+        assert caught.value.sqlstate == "DP002"
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            shown.execute("SELECT id FROM shop.people")
+        assert one(shown, "SELECT name FROM shop.town") == "A"
+        boss.execute("CALL dp.unpublish('shop.people')")
+        boss.execute("DROP TABLE shop.town")
+        facade_cluster.sync()
+        assert facade_cluster.check() == []
+        assert one(shown, "SELECT to_regclass('shop.people') IS NULL AND to_regclass('shop.town') IS NULL") is True
 
 
 def test_a_foreign_key_added_later(facade_cluster: FacadeCluster) -> None:
@@ -317,7 +373,7 @@ def test_the_relations_that_the_rewriter_sees(facade_cluster: FacadeCluster) -> 
         **{("clinic", name): "protected" for name in ("event", "frozen", "mixed", "patient", "visit")},
         **{("clinic", name): "view" for name in ("recent", "recent2")},
         ("clinic", "region"): "public",
-        ("dp", "budget"): "catalog",
+        **{("dp", name): "catalog" for name in ("budget", "cache_status", "published", "spending")},
     }
     with facade_cluster.psycopg("facade") as root:
         assert all(one(root, "SELECT relname FROM pg_class WHERE oid = %s", r.oid) == r.name for r in listed)
@@ -351,7 +407,7 @@ def test_definition_is_for_the_gateway_only(facade_cluster: FacadeCluster) -> No
 
 
 def test_column_types(facade_cluster: FacadeCluster, analyst: psycopg.Connection[Any]) -> None:
-    """Types of a RowDescription as the splice spells them: typmod, COLLATE where it is not the type's own, a column's domain."""
+    """Types of a RowDescription as the splice spells them: typmod, COLLATE if not the type's own, domains."""
     wire = analyst.pgconn
     wire.prepare(b"t", b"SELECT label, code, price, at, home, moods, nick, 1::int8, 'x'::text FROM clinic.patient")
     described = wire.describe_prepared(b"t")
@@ -394,3 +450,18 @@ def test_password_of_the_reader_is_in_no_log(facade_cluster: FacadeCluster) -> N
         password = next(o.split("=", 1)[1] for o in json.loads(options) if o.startswith("password="))
         log = one(root, "SELECT pg_read_file(%s)", f"{facade_cluster.server.folder}/log")
     assert len(password) == 64 and password not in log
+
+
+def test_the_command(facade_cluster: FacadeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    def dsn(user: str, database: str = "") -> str:
+        return f"postgresql://{user}:unused@/{database}?host={facade_cluster.server.folder}&port={facade_cluster.server.port}"
+
+    both = ["--private", dsn("dp_gateway", "private"), "--facade", dsn("dp_gateway", "facade")]
+    setup = ["setup", "--superuser", dsn("postgres"), "--gateway", dsn("dp_gateway"), "--private", "private"]
+    assert main([*setup, "--facade", "facade", "--reader-port", str(facade_cluster.server.port)]) == 0
+    assert "in step with policy version" in capsys.readouterr().out
+    assert main(["check", *both]) == 0
+    facade_cluster.policy("SELECT 1")
+    assert main(["check", *both]) == 1
+    assert "policy version" in capsys.readouterr().err
+    assert main(["sync", "--rebuild", *both]) == 0

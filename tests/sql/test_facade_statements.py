@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pglast import parse_sql
+
 from pg_epsilon_proxy.facade.definition import EMPTY, Column, Definition, ForeignKey, Function, Relation, Type
 from pg_epsilon_proxy.facade.statements import (
     create_collation,
@@ -20,7 +22,6 @@ from pg_epsilon_proxy.facade.statements import (
     net,
     plan,
 )
-from pglast import parse_sql
 
 
 def column(name: str, type_: str = "integer", **more: Any) -> Column:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from fix_facade import FacadeCluster
+
+if TYPE_CHECKING:
+    from fix_facade import FacadeCluster
+
+pytest_plugins = ["fix_facade"]
 
 SURFACES = """
 SELECT pg_database_size('postgres')
@@ -154,11 +158,13 @@ def test_every_function_on_the_list_is_closed(facade_cluster: FacadeCluster) -> 
     with facade_cluster.psycopg("facade") as root:
         assert root.execute("SELECT * FROM dp.open_surfaces()").fetchall() == []
         closed = root.execute(
-            "SELECT count(*) FROM pg_proc WHERE pronamespace = 11 AND NOT has_function_privilege('public', oid, 'EXECUTE')"
+            "SELECT count(*) FROM pg_proc "
+            "WHERE pronamespace = 11 AND NOT has_function_privilege('public', oid, 'EXECUTE')"
         ).fetchone()
     with facade_cluster.psycopg("postgres") as root:
         stock = root.execute(
-            "SELECT count(*) FROM pg_proc WHERE pronamespace = 11 AND NOT has_function_privilege('public', oid, 'EXECUTE')"
+            "SELECT count(*) FROM pg_proc "
+            "WHERE pronamespace = 11 AND NOT has_function_privilege('public', oid, 'EXECUTE')"
         ).fetchone()
     assert closed is not None and stock is not None
     assert closed[0] - stock[0] > 60
@@ -175,7 +181,8 @@ def test_who_may_connect(facade_cluster: FacadeCluster) -> None:
             ("dp_channel", True, False),
         ):
             row = root.execute(
-                "SELECT has_database_privilege(%s, 'private', 'CONNECT'), has_database_privilege(%s, 'facade', 'CONNECT')",
+                "SELECT has_database_privilege(%s, 'private', 'CONNECT'), "
+                "has_database_privilege(%s, 'facade', 'CONNECT')",
                 (role, role),
             ).fetchone()
             assert row == (private, shown), role
@@ -227,10 +234,36 @@ def test_psql_describes_a_protected_table_as_a_plain_one(facade_cluster: FacadeC
 
 @pytest.mark.parametrize(
     "command",
-    [r"\d", r"\d+ clinic.visit", r"\dt clinic.*", r"\dt+ clinic.*", r"\dv+ clinic.*", r"\di clinic.*", r"\df dp.*", r"\df+ dp.*", r"\l", r"\du", r"\dn+",
-     r"\dT+ clinic.*", r"\dD clinic.*", r"\dO clinic.*", r"\det clinic.*", r"\dp clinic.*", r"\dx", r"\des", r"\dew", r"\db", r"\dd",
-     r"\sf dp.dp_count", r"\sv clinic.recent", r"\dL", r"\dy", r"\conninfo", r"\encoding"],
-)  # fmt: skip
+    [
+        r"\d",
+        r"\d+ clinic.visit",
+        r"\dt clinic.*",
+        r"\dt+ clinic.*",
+        r"\dv+ clinic.*",
+        r"\di clinic.*",
+        r"\df dp.*",
+        r"\df+ dp.*",
+        r"\l",
+        r"\du",
+        r"\dn+",
+        r"\dT+ clinic.*",
+        r"\dD clinic.*",
+        r"\dO clinic.*",
+        r"\det clinic.*",
+        r"\dp clinic.*",
+        r"\dx",
+        r"\des",
+        r"\dew",
+        r"\db",
+        r"\dd",
+        r"\sf dp.dp_count",
+        r"\sv clinic.recent",
+        r"\dL",
+        r"\dy",
+        r"\conninfo",
+        r"\encoding",
+    ],
+)
 def test_psql_commands_work(facade_cluster: FacadeCluster, command: str) -> None:
     said = psql(facade_cluster, command)
     assert said.returncode == 0, said.stderr

@@ -1,4 +1,4 @@
-"""The facade: a database that holds the shape of what is published and not one private row (facade-and-channel.md §4 and §5)."""
+"""The facade: a database with the shape of what is published and not one private row (facade-and-channel.md §4, §5)."""
 
 from pg_epsilon_proxy.facade.build import FacadeBusy, ReaderSource, create, prepare, sync
 from pg_epsilon_proxy.facade.checks import FacadeRelation, check, relations, unsafe_analysts

@@ -24,8 +24,8 @@ class FacadeBusy(Exception):
 class ReaderSource:
     """Where the facade reads public tables as dp_reader.
 
-    host, port, database: of the private database as seen from the facade's server, whose pg_hba.conf must ask dp_reader for a password.
-    password: None when both are in one cluster: a random one is then set for dp_reader.
+    host, port, database: of the private database as the facade's server sees it; pg_hba.conf there must ask dp_reader
+    for a password. password: None when both are in one cluster: a random one is then set for dp_reader.
     """
 
     host: str
@@ -39,14 +39,15 @@ def _script(name: str) -> str:
 
 
 async def create(superuser_private: asyncpg.Connection[Any], facade_dbname: str) -> None:
-    """CREATE DATABASE with the private database's encoding and locale, so that ORDER BY of text agrees; nothing if it is there.
+    """CREATE DATABASE with the private database's encoding and locale (ORDER BY of text agrees), if it is not there.
 
     `superuser_private` is connected to the private database, outside a transaction. Errors: PostgreSQL's own.
     """
     if await superuser_private.fetchval("SELECT true FROM pg_catalog.pg_database WHERE datname = $1", facade_dbname):
         return
     facts = await superuser_private.fetchval(
-        "SELECT pg_catalog.to_jsonb(d) || pg_catalog.jsonb_build_object('encoding', pg_catalog.pg_encoding_to_char(d.encoding)) "
+        "SELECT pg_catalog.to_jsonb(d) || "
+        "pg_catalog.jsonb_build_object('encoding', pg_catalog.pg_encoding_to_char(d.encoding)) "
         "FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()"
     )
     await superuser_private.execute(database_statement(facade_dbname, json.loads(facts)))
@@ -63,8 +64,8 @@ async def prepare(
 ) -> None:
     """Net, helper functions, closed cluster-wide surfaces and settings; repeatable, one transaction.
 
-    private_dbname: the private database's name when it is in the same cluster (its CONNECT is closed, its settings are copied).
-    source: where public tables are; without it none can be shown. connection_limit: sessions that the facade accepts.
+    private_dbname: the private database's name when it is in the same cluster (its CONNECT is closed, its settings are
+    copied). source: where public tables are; without it none can be shown. connection_limit: sessions accepted.
     """
     async with superuser_facade.transaction():
         await superuser_facade.execute("SET LOCAL search_path = pg_catalog, pg_temp")
@@ -97,13 +98,14 @@ async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any]
     """Bring the facade to the shape that the policy publishes now, in one transaction; returns its policy version.
 
     Both connections are dp_gateway's. Relations that did not change are not touched. rebuild: drop and make everything.
-    Errors: FacadeBusy; PostgreSQL's own, for example 42501 for a type of an extension that only a superuser can install.
+    Errors: FacadeBusy; PostgreSQL's own, for example 42501 for a type of an extension that a superuser must install.
     """
     try:
         async with facade.transaction():
             await facade.execute(
                 "SET LOCAL ROLE dp_facade; SET LOCAL search_path = pg_catalog, pg_temp; "
-                f"SET LOCAL check_function_bodies = off; SET LOCAL client_min_messages = warning; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"
+                "SET LOCAL check_function_bodies = off; SET LOCAL client_min_messages = warning; "
+                f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"
             )
             # The lock comes before the reading: of two proxies that sync at once the later one sees the newer policy.
             held_text = await facade.fetchval("SELECT definition FROM dp.facade_state FOR UPDATE")

@@ -17,8 +17,8 @@ from pg_epsilon_proxy.facade.statements import keyword
 class FacadeRelation:
     """A relation that analysts see on the facade.
 
-    oid: on the facade (OIDs differ between the databases, names travel). kind: `protected` has the net, `view` reads such relations,
-    `public` has rows, `catalog` is a view of schema dp that the proxy answers by a function of who asks.
+    oid: on the facade (OIDs differ between the databases, names travel). kind: `protected` has the net, `view` reads
+    such relations, `public` has rows, `catalog` is a view of schema dp that the proxy answers as a function of who.
     """
 
     oid: int
@@ -64,9 +64,9 @@ async def relations(facade: asyncpg.Connection[Any]) -> list[FacadeRelation]:
 async def check(facade: asyncpg.Connection[Any], private: asyncpg.Connection[Any] | None = None) -> list[str]:
     """What is wrong with the facade; empty: it may serve. The proxy serves nobody otherwise.
 
-    Looks for a relation outside the public list without the net (policy, RLS, FORCE, the refusing function immutable and refusing),
-    owners that row-level security does not bind, missing or filled relations, open cluster-wide surfaces, and, with `private`
-    (dp_gateway there), a version behind the policy or a list that is not the policy's.
+    Looks for a relation outside the public list without the net (policy, RLS, FORCE, the refusing function immutable
+    and refusing), owners that row-level security does not bind, missing or filled relations, open cluster-wide
+    surfaces, and, with `private` (dp_gateway there), a version behind the policy or a shape that is not the policy's.
     """
     version, held = await _held(facade)
     wanted, problems = held, []
@@ -103,10 +103,13 @@ async def _refuses(facade: asyncpg.Connection[Any]) -> bool:
 
 
 async def unsafe_analysts(facade: asyncpg.Connection[Any]) -> list[str]:
-    """Members of dp_analyst whom the net does not hold, by their attributes or memberships on the facade's server (§1)."""
+    """Members of dp_analyst whom the net may not hold, by attributes or memberships on the facade's server (§1)."""
     rows = await facade.fetch(
-        "SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolcanlogin AND pg_catalog.pg_has_role(r.oid, 'dp_analyst', 'MEMBER') "
-        "AND (r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR EXISTS ("
+        # By grants, not by pg_has_role: that counts every superuser, who is no analyst unless someone made him one.
+        "WITH RECURSIVE analyst(oid) AS (SELECT 'dp_analyst'::pg_catalog.regrole::oid UNION SELECT m.member "
+        "FROM pg_catalog.pg_auth_members m JOIN analyst a ON m.roleid = a.oid) "
+        "SELECT r.rolname FROM pg_catalog.pg_roles r JOIN analyst USING (oid) WHERE r.rolcanlogin AND ("
+        "r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR EXISTS ("
         "SELECT FROM pg_catalog.pg_roles g WHERE (g.rolname ~ '^pg_' OR g.rolname IN "
         "('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_facade', 'dp_auth', 'dp_reader', 'dp_planner')) "
         "AND pg_catalog.pg_has_role(r.oid, g.oid, 'MEMBER'))) ORDER BY 1"

@@ -1,7 +1,8 @@
 """The shape of everything published, as `dp.facade_definition()` returns it (facade-and-channel.md §5).
 
-Public facts only: names, types, keys, labels. `type`, `base`, `subtype`, `collation`, `opclass` and `multirange` are SQL text,
-already quoted by PostgreSQL; every other name is bare and is quoted where it is used. `depends`: [schema, name] of what a view reads.
+Public facts only: names, types, keys, labels. `type`, `base`, `subtype`, `collation`, `opclass` and `multirange` are
+SQL text, already quoted by PostgreSQL; every other name is bare and is quoted where it is used. `depends`:
+[schema, name] of what a view reads.
 """
 
 from __future__ import annotations

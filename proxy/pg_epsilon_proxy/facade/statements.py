@@ -1,6 +1,6 @@
 """From two definitions to the SQL that turns one facade into the other: pure (facade-and-channel.md §4 and §5).
 
-Every statement runs as dp_facade with search_path pg_catalog in one transaction, so no session ever sees a relation without its net.
+Every statement runs as dp_facade in one transaction: no session ever sees a relation without its net.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ SERVER = "pg_epsilon_public"
 POLICY = "pg_epsilon"
 # Schemas that exist on every facade.
 STANDING_SCHEMAS = frozenset({"public", "dp"})
-STUB_HINT = "Send it directly in a statement to the proxy: functions, views, dynamic SQL and sessions that bypass the proxy get no answer."
+STUB_HINT = (
+    "Send it directly in a statement to the proxy: functions, views, dynamic SQL "
+    "and sessions that bypass the proxy get no answer."
+)
 
 
 def ident(name: str) -> str:
@@ -58,7 +61,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def database_statement(name: str, facts: Mapping[str, Any]) -> str:
-    """CREATE DATABASE `name` with the encoding and locale in `facts`, a row of pg_database as JSON (columns differ from 15 to 17)."""
+    """CREATE DATABASE with the encoding and locale in `facts`, a row of pg_database as JSON (15 and 17 differ)."""
     provider = {"c": "libc", "i": "icu", "b": "builtin"}[facts["datlocprovider"]]
     options = [
         "TEMPLATE template0",
@@ -196,14 +199,15 @@ def signature(function: Function) -> str:
 
 
 def create_function(function: Function) -> list[str]:
-    """The function itself when it is plain SQL over its arguments, else a stub that raises DP003 when it is executed."""
+    """The function itself when it is plain SQL over its arguments, else a stub that raises DP003 when executed."""
     body = function["definition"]
     if body is None:
         message = f"dp.{function['name']} is answered by the proxy and cannot run here"
         raising = f"RAISE EXCEPTION USING ERRCODE = 'DP003', MESSAGE = {literal(message)}, HINT = {literal(STUB_HINT)};"
         body = (
-            f"CREATE FUNCTION {qualified('dp', function['name'])}({function['arguments']}) RETURNS {function['result']} "
-            f"LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $stub$ BEGIN {raising} END $stub$"
+            f"CREATE FUNCTION {qualified('dp', function['name'])}({function['arguments']}) "
+            f"RETURNS {function['result']} LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE "
+            f"SET search_path = pg_catalog, pg_temp AS $stub$ BEGIN {raising} END $stub$"
         )
     target = signature(function)
     statements = [
@@ -236,10 +240,10 @@ def _sorted_views(views: list[Relation]) -> list[Relation]:
 def plan(held: Definition, wanted: Definition) -> list[str]:
     """Statements that turn a facade of shape `held` into one of shape `wanted`; none when nothing changed.
 
-    Additions leave everything else alone. A type, collation or extension that changed or went takes everything with it: all is rebuilt.
+    Additions leave everything else alone. When a type, collation or extension changed or went, all is rebuilt.
     """
     for part in ("extensions", "collations", "types"):
-        if any(item not in wanted[part] for item in held[part]):  # type: ignore[literal-required]
+        if any(item not in wanted[part] for item in held[part]):
             return [*_difference(held, EMPTY), *_difference(EMPTY, wanted)]
     return _difference(held, wanted)
 
@@ -319,7 +323,7 @@ def _creates(held: Definition, wanted: Definition, created: list[Relation], keys
 
 
 def _foreign_keys(keys: list[ForeignKey], new: set[tuple[str, str]]) -> list[str]:
-    """ADD CONSTRAINT reads both tables: the net is lifted on those that have it, in this same transaction, and put back."""
+    """ADD CONSTRAINT reads both tables: the net is lifted in this same transaction where it is, and put back."""
     ends = {(k["schema"], k["table"]) for k in keys} | {(k["target_schema"], k["target_table"]) for k in keys}
     netted = sorted(ends - new)
     return [
