@@ -30,7 +30,7 @@ def write(relation: str) -> Refusal:
 
 def shape(message: str, hint: str) -> Refusal:
     """An aggregate block, or a statement around one, with a part that is not supported."""
-    return Refusal(SHAPE, message, hint=hint)
+    return Refusal(SHAPE, message, hint=_sentence(hint))
 
 
 def part(what: str, relation: str, hint: str) -> Refusal:
@@ -53,4 +53,9 @@ def too_deep() -> Refusal:
 
 def broken(what: str) -> Refusal:
     """The private side's answer does not have the agreed form."""
-    return Refusal(CHANNEL, f"the private database gave an unusable answer: {what}", hint="tell the administrator")
+    return Refusal(CHANNEL, f"the private database gave an unusable answer: {what}", hint="Tell the administrator.")
+
+
+def _sentence(text: str) -> str:
+    """PostgreSQL's style: a hint is a sentence."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -6,11 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pg_epsilon.query.parse import ast
-
 from . import refusals
 from .blocks import CallBlock, Compiled
-from .tree import quote_identifier, statement, statement_text, walk
+from .tree import quote_identifier, statement
 
 # Their text output is not their JSON form: declared text inside, cast outside.
 _CAST_OUTSIDE = frozenset({"json", "jsonb"})
@@ -29,26 +27,22 @@ def values_sql(types: Sequence[str], parameter: str, names: Sequence[str] | None
 
 
 def fill(
-    compiled: Compiled, types: Mapping[int, Sequence[str]], names: Mapping[int, Sequence[str]], offset: int
+    compiled: Compiled, types: Mapping[int, Sequence[str]], names: Mapping[int, Sequence[str]], marks: Mapping[int, str]
 ) -> None:
-    """Put the values of block n behind parameter $(offset + n). names: the columns of view blocks."""
+    """Put the values of block n behind a jsonb constant that holds marks[n]. names: the columns of view blocks."""
     for block in compiled.blocks:
-        parameter = f"${offset + block.number}"
+        constant = f"'{marks[block.number]}'::pg_catalog.jsonb"
         if isinstance(block, CallBlock):
-            block.slot.args = (statement(f"SELECT {parameter}::pg_catalog.jsonb").targetList[0].val,)
+            block.slot.args = (statement(f"SELECT {constant}").targetList[0].val,)
         else:
-            block.slot.subquery = statement(values_sql(types[block.number], parameter, names.get(block.number)))
+            block.slot.subquery = statement(values_sql(types[block.number], constant, names.get(block.number)))
 
 
-def with_literals(node: Any, numbers: Mapping[int, str]) -> str:
-    """The statement's text with marks (unguessable words) where the documents' parameters stand: see `splice`."""
-    undo: list[tuple[Any, Any]] = []
-    _mark(node, numbers, undo)
-    try:
-        return statement_text(node)
-    finally:
-        for call, args in undo:
-            call.args = args
+def with_parameters(template: str, parameters: Mapping[str, int]) -> str:
+    """The template with $n where the mark of n stands. Marks are words that no statement contains."""
+    for mark, number in parameters.items():
+        template = template.replace(f"CAST('{mark}' AS pg_catalog.jsonb)", f"${number}")
+    return template
 
 
 def splice(text: str, documents: Mapping[str, str]) -> str:
@@ -56,17 +50,6 @@ def splice(text: str, documents: Mapping[str, str]) -> str:
     for mark, document in documents.items():
         text = text.replace(f"'{mark}'", f"$pge${document}$pge$")
     return text
-
-
-def _mark(node: Any, numbers: Mapping[int, str], undo: list[tuple[Any, Any]]) -> None:
-    for call in list(walk(node)):
-        if isinstance(call, ast.FuncCall) and call.args and len(call.args) == 1:
-            argument = call.args[0]
-            inner = argument.arg if isinstance(argument, ast.TypeCast) else argument
-            if isinstance(inner, ast.ParamRef) and (inner.number or 0) in numbers:
-                literal = statement(f"SELECT '{numbers[inner.number or 0]}'::pg_catalog.jsonb").targetList[0].val
-                undo.append((call, call.args))
-                call.args = (literal,)
 
 
 def document(rows: Sequence[Sequence[str | None]]) -> str:

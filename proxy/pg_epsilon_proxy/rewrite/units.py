@@ -14,7 +14,7 @@ from . import refusals
 from .blocks import Block, Compiled
 from .explain import COLUMN
 from .probes import as_json
-from .splice import fill, with_literals
+from .splice import fill, with_parameters
 from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
 
 # PostgreSQL's limit on parameters of one statement.
@@ -84,11 +84,12 @@ def spliced(
     offset = len(oids)
     if offset + len(compiled.blocks) > MAX_PARAMETERS:
         raise refusals.shape("too many parameters", "use fewer parameters or fewer queries in one statement")
-    fill(compiled, types, names, offset)
-    marks = {offset + block.number: mark() for block in compiled.blocks}
+    marks = {block.number: mark() for block in compiled.blocks}
+    fill(compiled, types, names, marks)
+    template = statement_text(compiled.node)
     return Unit(
-        text=statement_text(compiled.node),
-        template=with_literals(compiled.node, marks),
+        text=with_parameters(template, {word: offset + number for number, word in marks.items()}),
+        template=template,
         marks=list(marks.values()),
         blocks=list(compiled.blocks),
         oids=list(oids),

@@ -19,7 +19,7 @@ from pg_epsilon_proxy.rewrite.compile import compile_statement
 from pg_epsilon_proxy.rewrite.names import Facts, Names, Relation
 from pg_epsilon_proxy.rewrite.probes import constant
 from pg_epsilon_proxy.rewrite.scope import candidates
-from pg_epsilon_proxy.rewrite.splice import fill
+from pg_epsilon_proxy.rewrite.splice import fill, with_parameters
 from pg_epsilon_proxy.rewrite.tree import statement_text
 from pg_epsilon_proxy.session.rewriting import Refusal
 
@@ -99,9 +99,10 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
         compiled,
         {block.number: _types(block) for block in queries},
         {block.number: block.relation.columns for block in queries if isinstance(block, ViewBlock)},
-        parameters,
+        {block.number: f"mark {block.number}" for block in compiled.blocks},
     )
-    return [*shown, statement_text(compiled.node) + ";"]
+    numbers = {f"mark {block.number}": parameters + block.number for block in compiled.blocks}
+    return [*shown, with_parameters(statement_text(compiled.node), numbers) + ";"]
 
 
 def _types(block: Block) -> list[str]:

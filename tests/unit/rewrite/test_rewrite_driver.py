@@ -196,12 +196,18 @@ async def test_transaction_control_and_other_blocks_may_precede() -> None:
     assert (await planned(io, f"{COUNT}; SELECT 1")).fields is None
 
 
+async def test_texts_around_a_block_are_the_clients_own() -> None:
+    text = await answered(FakeIO(), f"/* é */ SELECT 'é€𝄞'  ; {COUNT} ;; SELECT  'ü' AS \"Ü\" -- end")
+    first, _, last = text.split("; ")
+    assert first.endswith("SELECT 'é€𝄞'  ") and last == "SELECT  'ü' AS \"Ü\" -- end"
+
+
 @pytest.mark.parametrize(
     "first",
     ["SET dp.epsilon = 1", "CREATE TEMP TABLE adult (age int)", "SELECT set_config('a.b', '', false)", "TABLE labels"],
 )
 async def test_what_may_change_a_blocks_meaning_may_not_precede(first: str) -> None:
-    assert "send it alone" in str((await refused(FakeIO(), f"{first}; {COUNT}")).hint)
+    assert "Send it alone: one statement a message." == str((await refused(FakeIO(), f"{first}; {COUNT}")).hint)
 
 
 async def test_anything_may_follow() -> None:

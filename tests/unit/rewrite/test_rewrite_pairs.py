@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from rewrite_pairs import Pair, load, rewrite
+from rewrite_pairs import NAMES, RESOLVED, Pair, load, rewrite
 
 from pg_epsilon.query.parse import deparse, parse_statements
+from pg_epsilon_proxy.rewrite.scope import candidates
 
 PAIRS = load()
 
@@ -29,6 +30,16 @@ def test_printer_keeps_the_tree(pair: Pair) -> None:
     for sql in (pair.sql, *(line for line in pair.expected if not line.startswith("--"))):
         tree = parse_statements(sql)[0].stmt
         assert parse_statements(deparse(tree))[0].stmt == tree
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source)
+def test_nothing_of_ours_is_left(pair: Pair) -> None:
+    """What the facade runs names no protected relation, no view of schema dp and no dp_* function (rule R1)."""
+    if pair.expected[0].startswith(("-- refused", "-- passes")):
+        return
+    found = candidates(parse_statements(pair.expected[-1])[0].stmt, NAMES)
+    assert not found.calls
+    assert not found.relations & set(RESOLVED)
 
 
 def test_there_are_enough_pairs() -> None:
