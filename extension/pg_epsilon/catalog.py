@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, remaining
-from pg_epsilon.errors import EXHAUSTED, PRIVILEGE, DPError
+from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
 from pg_epsilon.plan import Plan, plain
 from pg_epsilon.query.policy import Policy, policy_from_json
@@ -58,7 +58,14 @@ class Catalog:
         found = self._execute("SELECT dp._policy_of($1, $2)::text AS policy", ["name", "name"], [schema, name])
         if found[0]["policy"] is None:
             raise not_published(f"{schema}.{name}")
-        self._policies[key] = policy = policy_from_json(json.loads(found[0]["policy"]))
+        document = json.loads(found[0]["policy"])
+        if document.pop("unit_path_broken"):
+            raise DPError(
+                CHANNEL,
+                f"the way from {schema}.{name} to its privacy unit is broken",
+                "The owner restores the foreign keys of its unit_path and the protection of its steps: see dp.check().",
+            )
+        self._policies[key] = policy = policy_from_json(document)
         return policy
 
     def authorise(self, policy: Policy, who: str) -> None:
@@ -73,11 +80,7 @@ class Catalog:
         if not found["analyst"]:
             raise DPError(PRIVILEGE, "the asking role is not an analyst", "The administrator grants dp_analyst to it.")
         if not found["allotted"]:
-            raise DPError(
-                PRIVILEGE,
-                f"you have no allotment in dataset {policy.dataset.name}",
-                "The administrator calls dp.allot(role, dataset, epsilon => ...).",
-            )
+            raise _no_allotment(policy.dataset.name)
 
     def is_closed(self, shape: str) -> bool:
         return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
@@ -142,10 +145,15 @@ class Catalog:
         return _cap(data.accountant, shared, data.orders), _cap(data.accountant, mine, data.orders)
 
     def pay(self, plan: Plan, request_id: str, who: str, document: dict[str, Any]) -> None:
-        """Lock, check both trees, update, write the ledger row. DP001 if a cap would be passed: nothing changes."""
+        """Lock, check both trees, update, write the ledger row; a request pays once.
+
+        DP001 if a cap would be passed: nothing changes.
+        """
         policy = plan.request.policy
         accounts = Accounts(self._execute, policy.dataset.name, who)
         trees = accounts.lock(plan.scope)
+        if self.charged(request_id) is not None:  # a repeated step: the first one may have committed while this waited
+            return
         amount = Spent()
         shared, own = self.caps(policy, who)
         for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
@@ -192,15 +200,25 @@ class Catalog:
             " FROM dp.dataset WHERE name = $1",
             ["text"],
             [dataset],
-        )[0]
-        own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])[0]
-        orders = tuple(Decimal(o) for o in found["orders"] or ())
-        cap = _cap(found["accountant"], {name: Decimal(own[name]) for name in _AMOUNTS}, orders)
+        )
+        own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
+        if not found or not own:
+            raise _no_allotment(dataset)
+        orders = tuple(Decimal(o) for o in found[0]["orders"] or ())
+        cap = _cap(found[0]["accountant"], {name: Decimal(own[0][name]) for name in _AMOUNTS}, orders)
         return remaining(cap, Accounts(self._execute, dataset, who or "").load(Root())[who or ""])
 
 
 def not_published(name: str) -> DPError:
     return DPError(PRIVILEGE, f"{name} is not a published relation", "dp.published lists what can be asked about.")
+
+
+def _no_allotment(dataset: str) -> DPError:
+    return DPError(
+        PRIVILEGE,
+        f"you have no allotment in dataset {dataset}",
+        "The administrator calls dp.allot(role, dataset, epsilon => ...).",
+    )
 
 
 def _exhausted(plan: Plan, role: str, left: Remaining) -> DPError:
@@ -215,6 +233,8 @@ def _exhausted(plan: Plan, role: str, left: Remaining) -> DPError:
 
 
 def _cap(accountant: str, amounts: dict[str, Decimal], orders: tuple[Decimal, ...]) -> Cap:
-    if accountant == "pure" or amounts["epsilon"] == 0:
+    if accountant == "pure":
         return PureCap(amounts["epsilon"], amounts["delta"])
+    if amounts["epsilon"] == 0:  # an allotment of nothing: there is no curve for it
+        return RenyiCap(orders, (Decimal(0),) * len(orders))
     return RenyiCap.of(amounts["epsilon"], amounts["delta_rdp"], amounts["delta_add"], orders)

@@ -73,8 +73,8 @@ def charge(request_id: str, who: str, request: str) -> str:
         cached = None if plan_.request.fresh else catalog.cached(plan_)
         if cached is not None:
             return {"answer": _again(plan_, cached, who)}
-        if catalog.charged(request_id) is None:
-            catalog.pay(plan_, request_id, who, document)
+        _check_not_frozen(plan_.request.policy)
+        catalog.pay(plan_, request_id, who, document)
         while len(_pending) >= _PENDING_MAX:
             _pending.pop(next(iter(_pending)))
         _pending[request_id] = plan_
@@ -129,6 +129,8 @@ def plan(request: str) -> str:
         if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
             path = "cache"
         info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
+        if path == "direct":
+            _check_not_frozen(policy)
         price = plan_.charge_text() if path == "direct" else {}
         info["charge"] = {"worst": price, "best": price}
         return json.dumps({**info, "request": plan_.request.canonical()})
@@ -174,7 +176,10 @@ def check_grid(relation: Any, dataset: str, partition_by: str | None, grid: str 
 
 def budget(dataset: str, who: str | None) -> dict[str, Any]:
     """What is left of a dataset or of one role's allotment. See dp._budget_left."""
-    left = catalog.budget(dataset, who)
+    try:
+        left = catalog.budget(dataset, who)
+    except DPError as error:
+        _raise(error)
     return {"epsilon": left.epsilon, "delta": left.delta, "used": left.used}
 
 
@@ -191,7 +196,7 @@ def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
     except plpy.SPIError as error:
         if error.sqlstate == "57014":
             raise
-        body = {"refusal": _unfinished(error)}
+        body = {"refusal": _refusal(_locked()) if error.sqlstate == "55P03" else _unfinished(error)}
     except Exception as error:
         body = {"refusal": _unfinished(error)}
     return json.dumps({"request_id": request_id, **body})
@@ -224,6 +229,14 @@ def _raise(error: DPError) -> NoReturn:
     refusal = _refusal(error)
     plpy.error(error.message, sqlstate=error.sqlstate, hint=refusal["hint"] or "", detail=refusal["detail"] or "")
     raise AssertionError
+
+
+def _locked() -> DPError:
+    return DPError(
+        CHANNEL,
+        "another transaction has locked what the call needs",
+        "Commit policy changes first; a session that changed or locked them and then asks waits for itself.",
+    )
 
 
 def _closed() -> DPError:
@@ -279,6 +292,10 @@ def _check_open(policy: Policy) -> None:
             f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
             "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
         )
+
+
+def _check_not_frozen(policy: Policy) -> None:
+    """DP006 where a charge could not be entered: what was released before stays readable (composition.md §12)."""
     if policy.dataset.frozen:
         raise DPError(
             CHANNEL,
@@ -296,10 +313,12 @@ def _folder(settings: dict[str, Any]) -> Callable[[Sequence[str]], Sequence[str 
         try:
             with plpy.subtransaction():
                 _set("DateStyle", f"ISO, {order}")
+                _set("IntervalStyle", str(settings.get("IntervalStyle") or "postgres"))
                 _set("TimeZone", str(settings.get("TimeZone") or "UTC"))
                 found = plpy.execute(f"SELECT {', '.join(columns)}")[0]
                 _set("TimeZone", "UTC")
                 _set("DateStyle", "ISO, YMD")
+                _set("IntervalStyle", "iso_8601")
                 return [_in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
         except plpy.SPIError as error:
             if error.sqlstate == "57014":

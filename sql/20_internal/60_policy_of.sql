@@ -35,6 +35,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'primary_key', (SELECT jsonb_agg(a.attname ORDER BY o.i)
                     FROM pg_index x, unnest(x.indkey::smallint[]) WITH ORDINALITY o(attnum, i), pg_attribute a
                     WHERE x.indrelid = rel.oid AND x.indisprimary AND a.attrelid = rel.oid AND a.attnum = o.attnum),
+    'unit_path_broken', dp._unit_path_broken(rel.oid),
     'linked', EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> rel.oid
                       WHERE k.contype = 'f' AND rel.oid IN (k.conrelid, k.confrelid) AND q.dataset = rel.dataset),
     'dataset', (SELECT jsonb_build_object('name', d.name, 'unit', d.unit, 'accountant', d.accountant,

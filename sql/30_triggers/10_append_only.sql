@@ -14,3 +14,5 @@ CREATE TRIGGER keep_accounts BEFORE DELETE ON dp.account FOR EACH STATEMENT EXEC
 CREATE TRIGGER keep_accounts_truncate BEFORE TRUNCATE ON dp.account FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
 CREATE TRIGGER keep_datasets BEFORE DELETE ON dp.dataset FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
 CREATE TRIGGER keep_datasets_truncate BEFORE TRUNCATE ON dp.dataset FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
+CREATE TRIGGER keep_protections BEFORE DELETE ON dp.protection FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
+CREATE TRIGGER keep_protections_truncate BEFORE TRUNCATE ON dp.protection FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();

@@ -11,8 +11,10 @@ BEGIN
                     OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication)) THEN
     RETURN;
   END IF;
-  UPDATE dp.column_policy cp SET attname = a.attname FROM pg_attribute a
-  WHERE a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped AND a.attname <> cp.attname;
+  -- not while a dump is being restored (its datasets are frozen): numbers differ there, names hold until dp.confirm_ledger
+  UPDATE dp.column_policy cp SET attname = a.attname FROM pg_attribute a, dp.relation_policy p, dp.dataset d
+  WHERE a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped AND a.attname <> cp.attname
+    AND p.relation = cp.relation AND d.name = p.dataset AND NOT dp._frozen(d.incarnation);
   SELECT p.relation, c.name INTO lost
   FROM dp.relation_policy p, unnest(ARRAY[p.unit_column, p.unit_path[1], p.partition_by]) AS c(name)
   WHERE c.name IS NOT NULL

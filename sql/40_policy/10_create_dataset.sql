@@ -35,6 +35,9 @@ BEGIN
   IF default_epsilon IS NOT NULL AND (default_epsilon = 'NaN' OR default_epsilon <= 0 OR default_epsilon > epsilon) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'default_epsilon must be above 0 and at most the cap', HINT = 'It is what a query costs when nobody says how much.';
   END IF;
+  IF EXISTS (SELECT FROM unnest(ARRAY[epsilon, delta, delta_a, default_epsilon]) v WHERE scale(trim_scale(v)) > 18) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'amounts have at most 18 decimals', HINT = 'The ledger''s grain is 1e-18.';
+  END IF;
   IF accountant = 'pure' AND orders IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'orders belong to a renyi accountant', HINT = 'Leave orders out.';
   END IF;

@@ -32,7 +32,7 @@ BEGIN
       FROM generate_series(1, COALESCE(cardinality(old_set.orders), 0)) i) x;
     INSERT INTO dp.account AS a (dataset, node, spent_epsilon, spent_delta, spent_rdp) VALUES (new_set.name, 'root', s.e, s.d, nodes)
     ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET spent_epsilon = a.spent_epsilon + EXCLUDED.spent_epsilon, spent_delta = a.spent_delta + EXCLUDED.spent_delta,
-      spent_rdp = (SELECT array_agg(o + n ORDER BY i) FROM unnest(a.spent_rdp, EXCLUDED.spent_rdp) WITH ORDINALITY u(o, n, i));
+      spent_rdp = (SELECT array_agg(COALESCE(o, 0) + n ORDER BY i) FROM unnest(a.spent_rdp, EXCLUDED.spent_rdp) WITH ORDINALITY u(o, n, i));
     INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope, policy_version)
     SELECT gen_random_uuid(), session_user, new_set.name, 'transfer', 'dp.protect', 'transfer', jsonb_build_array(jsonb_build_object('kind', 'transfer', 'from', old_set.name)),
            s.e, s.d, nodes, '{"node": "root"}', version FROM dp.policy_state;

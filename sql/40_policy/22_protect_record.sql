@@ -33,7 +33,7 @@ BEGIN
   IF (SELECT d.unit FROM dp.dataset d WHERE d.name = _protect.dataset) = 'row' AND max_rows_per_unit IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_unit has no meaning for row units', HINT = 'Leave it out.';
   END IF;
-  IF max_rows_per_unit <= 0 OR max_rows <= 0 OR scale < 1 OR scale = 'NaN' THEN
+  IF max_rows_per_unit <= 0 OR max_rows <= 0 OR scale < 1 OR scale IN ('NaN', 'Infinity') THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_unit, max_rows and scale must be at least 1', HINT = 'They are declared public bounds, never read off the data.';
   END IF;
   PERFORM dp._carry_spending(key, dataset);

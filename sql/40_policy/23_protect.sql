@@ -12,6 +12,7 @@ LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp._protect(relation, dataset, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid);
   EXECUTE format('GRANT SELECT ON TABLE %s TO dp_owner', relation);
+  EXECUTE format('REVOKE ALL ON TABLE %s FROM dp_reader', relation);
   IF NOT has_schema_privilege('dp_owner', (SELECT c.relnamespace FROM pg_class c WHERE c.oid = relation), 'USAGE') THEN
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO dp_owner', (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
   END IF;

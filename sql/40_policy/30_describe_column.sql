@@ -1,6 +1,6 @@
 CREATE FUNCTION dp._as_type(value text, type oid, what text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'iso_8601' SET extra_float_digits = 1 AS $$
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
 #variable_conflict use_variable
 DECLARE
   canonical text;
@@ -62,7 +62,7 @@ BEGIN
     END IF;
     lower := dp._as_type(bounds[1], type, 'bound');
     upper := dp._as_type(bounds[2], type, 'bound');
-    IF lower ~* 'nan|infinity' OR upper ~* 'nan|infinity' OR NOT dp._not_above(lower, upper, type) THEN
+    IF lower ~* '^-?(nan|infinity)$' OR upper ~* '^-?(nan|infinity)$' OR NOT dp._not_above(lower, upper, type) THEN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'bounds must be finite and in order', HINT = 'bounds => ''{lower,upper}''';
     END IF;
     IF resolution IS NOT NULL THEN

@@ -33,6 +33,9 @@ BEGIN
   PERFORM dp._publish(relation, kind, columns, comments);
   IF kind = 'public' THEN
     EXECUTE format('GRANT SELECT ON TABLE %s TO dp_reader', relation);
+    IF NOT has_schema_privilege('dp_reader', (SELECT c.relnamespace FROM pg_class c WHERE c.oid = relation), 'USAGE') THEN
+      EXECUTE format('GRANT USAGE ON SCHEMA %I TO dp_reader', (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
+    END IF;
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.publish(regclass, text, name[], boolean) IS
@@ -40,14 +43,27 @@ COMMENT ON PROCEDURE dp.publish(regclass, text, name[], boolean) IS
 REVOKE ALL ON PROCEDURE dp.publish(regclass, text, name[], boolean) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.publish(regclass, text, name[], boolean) TO dp_admin;
 
-CREATE PROCEDURE dp.unpublish(relation regclass)
+CREATE FUNCTION dp._unpublish(relation regclass) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.unpublish');
-  DELETE FROM dp.publication p WHERE p.relation = unpublish.relation;
+  DELETE FROM dp.publication p WHERE p.relation = _unpublish.relation;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not published', relation), HINT = 'Nothing to do.';
+  END IF;
   PERFORM dp._bump_policy();
 END $$;
-COMMENT ON PROCEDURE dp.unpublish(regclass) IS 'Hides a relation from analysts again; what was answered stays answered.';
+COMMENT ON FUNCTION dp._unpublish(regclass) IS 'Forgets a publication; dp.unpublish adds the REVOKE that only the table''s owner can do.';
+REVOKE ALL ON FUNCTION dp._unpublish(regclass) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._unpublish(regclass) TO dp_admin;
+
+CREATE PROCEDURE dp.unpublish(relation regclass)
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp._unpublish(relation);
+  EXECUTE format('REVOKE ALL ON TABLE %s FROM dp_reader', relation);
+END $$;
+COMMENT ON PROCEDURE dp.unpublish(regclass) IS 'Hides a relation from analysts again; what was answered stays answered. Runs as the caller: only the owner can take SELECT from dp_reader.';
 REVOKE ALL ON PROCEDURE dp.unpublish(regclass) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.unpublish(regclass) TO dp_admin;

@@ -14,7 +14,8 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('role %I does not exist', role), HINT = 'CREATE ROLE it and GRANT dp_analyst to it.';
   END IF;
   delta := COALESCE(delta, d.delta);
-  IF epsilon IS NULL OR epsilon = 'NaN' OR epsilon < 0 OR epsilon > d.epsilon OR delta = 'NaN' OR delta < 0 OR delta > d.delta THEN
+  IF epsilon IS NULL OR epsilon = 'NaN' OR epsilon < 0 OR epsilon > d.epsilon OR delta = 'NaN' OR delta < 0 OR delta > d.delta
+     OR scale(trim_scale(epsilon)) > 18 OR scale(trim_scale(delta)) > 18 THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'an allotment lies between 0 and the dataset''s cap', HINT = format('The cap of %L is epsilon %s, delta %s.', dataset, trim_scale(d.epsilon), trim_scale(d.delta));
   END IF;
   delta_r := CASE WHEN d.delta > 0 THEN delta * (d.delta_rdp / d.delta) ELSE 0 END;

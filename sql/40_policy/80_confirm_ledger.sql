@@ -13,8 +13,8 @@ BEGIN
   IF NOT dp._frozen(d.incarnation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L is not frozen', dataset), HINT = 'Nothing to confirm.';
   END IF;
-  IF (add_epsilon IS NULL AND add_curve IS NULL) OR add_epsilon < 0 OR add_epsilon = 'NaN' OR add_delta IS NULL OR add_delta < 0 OR add_delta = 'NaN'
-     OR EXISTS (SELECT FROM unnest(add_curve) v WHERE v IS NULL OR v < 0 OR v = 'NaN') THEN
+  IF (add_epsilon IS NULL AND add_curve IS NULL) OR add_delta IS NULL OR EXISTS (SELECT FROM unnest(add_curve) v WHERE v IS NULL)
+     OR EXISTS (SELECT FROM unnest(add_curve || add_epsilon || add_delta) v WHERE v < 0 OR v > 1000000 OR scale(trim_scale(v)) > 18) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'say how much may have been spent since this copy was made: add_epsilon, or add_curve on a renyi dataset',
       HINT = '0 only if the original is gone and nothing was answered after the dump. For a clone beside a living original: the whole cap, less the share that this copy may use.';
   END IF;
@@ -30,12 +30,14 @@ BEGIN
   INSERT INTO dp.account AS a (dataset, node, spent_epsilon, spent_delta, spent_rdp)
   VALUES (dataset, 'root', CASE d.accountant WHEN 'pure' THEN add_epsilon ELSE 0 END, add_delta, curve)
   ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET spent_epsilon = a.spent_epsilon + EXCLUDED.spent_epsilon, spent_delta = a.spent_delta + EXCLUDED.spent_delta,
-    spent_rdp = (SELECT array_agg(o + n ORDER BY i) FROM unnest(a.spent_rdp, EXCLUDED.spent_rdp) WITH ORDINALITY u(o, n, i));
+    spent_rdp = (SELECT array_agg(COALESCE(o, 0) + n ORDER BY i) FROM unnest(a.spent_rdp, EXCLUDED.spent_rdp) WITH ORDINALITY u(o, n, i));
   INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope, policy_version)
   SELECT gen_random_uuid(), session_user, dataset, 'confirm', 'dp.confirm_ledger', 'confirm', jsonb_build_array(jsonb_build_object('kind', 'confirm', 'epsilon', add_epsilon::text, 'delta', add_delta::text)),
          CASE d.accountant WHEN 'pure' THEN add_epsilon ELSE 0 END, add_delta, curve, '{"node": "root"}', version FROM dp.policy_state;
-  UPDATE dp.column_policy cp SET attnum = a.attnum FROM pg_attribute a, dp.relation_policy p
+  -- a restored table has lost the gaps of dropped columns: names hold, numbers moved. Two steps, since numbers may swap
+  UPDATE dp.column_policy cp SET attnum = -a.attnum FROM pg_attribute a, dp.relation_policy p
   WHERE p.dataset = confirm_ledger.dataset AND cp.relation = p.relation AND a.attrelid = cp.relation AND a.attname = cp.attname AND NOT a.attisdropped AND a.attnum <> cp.attnum;
+  UPDATE dp.column_policy cp SET attnum = -cp.attnum WHERE cp.attnum < 0;
   UPDATE dp.dataset x SET incarnation = i.id FROM dp.incarnation i WHERE x.name = confirm_ledger.dataset;
   PERFORM dp._bump_policy();
 END $$;

@@ -23,6 +23,15 @@ END $$;
 COMMENT ON FUNCTION dp._channel_once(text) IS 'Sends one statement over the channel and waits for its single jsonb, without blocking cancel.';
 REVOKE ALL ON FUNCTION dp._channel_once(text) FROM PUBLIC;
 
+CREATE FUNCTION dp._channel_trouble() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'DP006', MESSAGE = 'the call could not be completed on the ledger channel',
+    HINT = 'If it was charged, repeating the same question is answered from the ledger''s cache or charged anew; ask the administrator to run dp.check().';
+END $$;
+COMMENT ON FUNCTION dp._channel_trouble() IS 'Raises the one error that all trouble of the channel becomes.';
+REVOKE ALL ON FUNCTION dp._channel_trouble() FROM PUBLIC;
+
 CREATE FUNCTION dp._channel_ask(statement text, request_id uuid) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -30,6 +39,7 @@ DECLARE
   state text;
   message text;
   hint text;
+  place text;
 BEGIN
   FOR attempt IN 1 .. 2 LOOP
     BEGIN
@@ -40,6 +50,12 @@ BEGIN
       RETURN reply;
     EXCEPTION
       WHEN query_canceled THEN
+        GET STACKED DIAGNOSTICS place = PG_EXCEPTION_CONTEXT;
+        IF place ~ 'dblink connection' THEN
+          -- the other end was cancelled, by an administrator: the caller did not ask for it
+          PERFORM dp._channel_close();
+          PERFORM dp._channel_trouble();
+        END IF;
         BEGIN
           PERFORM dp_link.dblink_cancel_query('dp_ledger');
         EXCEPTION WHEN OTHERS THEN
@@ -53,9 +69,9 @@ BEGIN
         IF state LIKE 'DP%' THEN
           RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, HINT = hint;
         END IF;
-        IF attempt = 2 OR state NOT LIKE '08%' THEN
-          RAISE EXCEPTION USING ERRCODE = 'DP006', MESSAGE = 'the call could not be completed on the ledger channel',
-            HINT = 'If it was charged, repeating the same question is answered from the ledger''s cache or charged anew; ask the administrator to run dp.check().';
+        -- 08: connection; 57P: the other end was shut down, or idled too long. A stale reply (08P01) is no broken connection
+        IF attempt = 2 OR state = '08P01' OR state !~ '^(08|57P)' THEN
+          PERFORM dp._channel_trouble();
         END IF;
     END;
   END LOOP;

@@ -6,13 +6,16 @@ DECLARE
   who name := dp._who();
   id uuid := gen_random_uuid();
   reply jsonb;
-  notices text := current_setting('dp.notices', true);
+  notices text := lower(NULLIF(current_setting('dp.notices', true), ''));
 BEGIN
   IF who IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'nobody is asking', HINT = 'The gateway names the analyst in dp.analyst, inside the transaction.';
   END IF;
   IF request IS NULL OR jsonb_typeof(request) <> 'object' OR octet_length(request::text) > 1048576 THEN
     RAISE EXCEPTION USING ERRCODE = 'DP003', MESSAGE = 'a request is a jsonb object of at most 1 MB', HINT = 'Use dp_count, dp_group_by, or plain SQL through the proxy.';
+  END IF;
+  IF notices NOT IN ('on', 'off', 'true', 'false', 'yes', 'no', '1', '0') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'dp.notices must be on or off', HINT = 'SET dp.notices = on';
   END IF;
   reply := dp._channel_ask(format('SELECT dp._charge(%L, %L, %L)', id, who, request), id);
   IF NOT reply ?| ARRAY['answer', 'refusal'] THEN
@@ -21,7 +24,7 @@ BEGIN
   IF reply ? 'refusal' THEN
     PERFORM dp._refuse(reply -> 'refusal');
   END IF;
-  IF session_user <> 'dp_gateway' AND COALESCE(NULLIF(notices, '')::boolean, current_setting('application_name') = 'psql') THEN
+  IF session_user <> 'dp_gateway' AND COALESCE(notices::boolean, current_setting('application_name') = 'psql') THEN
     RAISE NOTICE '%', reply #>> '{answer,notice,text}';
   END IF;
   RETURN reply -> 'answer';

@@ -1,10 +1,22 @@
 CREATE FUNCTION dp._problems() RETURNS TABLE (severity text, object text, problem text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  WITH analysts AS (
+  WITH RECURSIVE analysts AS (
     SELECT r.* FROM pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper AND pg_has_role(r.oid, 'dp_analyst', 'MEMBER')
     UNION ALL SELECT r.* FROM pg_roles r WHERE r.rolsuper AND EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = r.oid AND g.rolname = 'dp_analyst')
   ), protected AS (
     SELECT p.*, d.unit, c.relowner FROM dp.relation_policy p JOIN dp.dataset d ON d.name = p.dataset JOIN pg_class c ON c.oid = p.relation
+  ), holders AS (
+    -- roles that must not touch rows; a superuser is reported as such
+    SELECT 'analyst' AS what, r.oid, r.rolname FROM analysts r WHERE NOT r.rolsuper
+    UNION ALL SELECT 'the role', r.oid, r.rolname FROM pg_roles r
+    WHERE r.rolname IN ('dp_analyst', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_reader', 'dp_facade', 'dp_planner') AND NOT r.rolsuper
+  ), parts AS (
+    SELECT p.relation::oid AS part FROM protected p UNION SELECT i.inhrelid FROM parts JOIN pg_inherits i ON i.inhparent = parts.part
+  ), views AS (
+    SELECT p.part AS relation, p.part AS view FROM parts p
+    UNION SELECT u.relation, w.ev_class FROM views u
+    JOIN pg_depend d ON d.refobjid = u.view AND d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_rewrite'::regclass
+    JOIN pg_rewrite w ON w.oid = d.objid AND w.ev_class <> u.view
   )
   SELECT 'error', r.rolname::text, 'an analyst has an attribute that sees past the facade''s net or makes roles',
          'Take SUPERUSER, BYPASSRLS, CREATEROLE, CREATEDB and REPLICATION away, or give him another login.'
@@ -14,15 +26,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   FROM analysts r JOIN pg_roles f ON f.rolname IN ('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_facade', 'dp_reader') OR f.rolname LIKE 'pg\_%'
   WHERE NOT r.rolsuper AND pg_has_role(r.oid, f.oid, 'MEMBER')
   UNION ALL
-  SELECT 'error', p.relation::text, format('analyst %I holds %s on it', r.rolname, v.privilege), 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).'
-  FROM protected p, analysts r, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) v(privilege)
-  WHERE NOT r.rolsuper AND (has_table_privilege(r.oid, p.relation, v.privilege)
-        OR (v.privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege(r.oid, p.relation, v.privilege)))
+  SELECT 'error', p.part::regclass::text, format('%s %I holds %s on it', r.what, r.rolname, v.privilege), 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).'
+  FROM parts p, holders r, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) v(privilege)
+  WHERE has_table_privilege(r.oid, p.part, v.privilege)
+     OR (v.privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege(r.oid, p.part, v.privilege))
   UNION ALL
-  SELECT 'error', v.oid::regclass::text, format('analyst %I can read a view over %s', r.rolname, p.relation), 'A view''s rows, estimates and errors leak: REVOKE SELECT on it.'
-  FROM protected p JOIN pg_depend d ON d.refobjid = p.relation AND d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_rewrite'::regclass
-  JOIN pg_rewrite w ON w.oid = d.objid JOIN pg_class v ON v.oid = w.ev_class AND v.oid <> p.relation, analysts r
-  WHERE NOT r.rolsuper AND has_table_privilege(r.oid, v.oid, 'SELECT') GROUP BY v.oid, r.rolname, p.relation
+  SELECT 'error', v.view::regclass::text, format('%s %I can read a view over %s', r.what, r.rolname, v.relation), 'A view''s rows, estimates and errors leak: REVOKE SELECT on it.'
+  FROM (SELECT view, relation::regclass FROM views WHERE view <> relation) v, holders r WHERE has_any_column_privilege(r.oid, v.view, 'SELECT')
   UNION ALL
   SELECT 'error', p.oid::regprocedure::text, 'PUBLIC may execute a function that tells about rows', 'A superuser runs CALL dp.harden_catalog().'
   FROM pg_proc p WHERE p.oid IN (SELECT dp._leaky_functions()) AND EXISTS (SELECT FROM aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
@@ -33,6 +43,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     AND (EXISTS (SELECT FROM aclexplode(c.relacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT')
          OR EXISTS (SELECT FROM aclexplode(a.attacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT'))
   HAVING count(*) > 0
+  UNION ALL
+  SELECT 'error', c.oid::regclass::text, 'PUBLIC may read it', 'A superuser runs CALL dp.harden_catalog().'
+  FROM pg_class c WHERE c.oid IN ('pg_shdepend'::regclass, 'pg_db_role_setting'::regclass, 'pg_largeobject_metadata'::regclass)
+    AND EXISTS (SELECT FROM aclexplode(c.relacl) x WHERE x.grantee = 0)
+  UNION ALL
+  SELECT 'error', p.relation::text, 'the way to its privacy unit is broken', 'Restore the foreign keys of its unit_path, and the protection of every step, or unprotect it.'
+  FROM protected p WHERE dp._unit_path_broken(p.relation)
   UNION ALL
   SELECT 'error', p.relation::text, 'dp_owner cannot read it', format('GRANT SELECT ON %s TO dp_owner', p.relation)
   FROM protected p WHERE NOT has_table_privilege('dp_owner', p.relation, 'SELECT')
@@ -65,6 +82,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'warning', p.relation::text, 'max_rows_per_unit is not declared: only users can be counted, not rows', 'Protect it with max_rows_per_unit.'
   FROM protected p WHERE p.unit = 'user' AND p.max_rows_per_unit IS NULL
+  UNION ALL
+  SELECT 'warning', d.datname, format('analyst %I may connect to this database of the same cluster: its catalogs show sizes and activity', r.rolname),
+         format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC, and grant it to those who need it; or keep the private database in a cluster of its own', d.datname)
+  FROM pg_database d, analysts r
+  WHERE d.datallowconn AND NOT r.rolsuper AND d.datname <> current_database() AND has_database_privilege(r.oid, d.oid, 'CONNECT')
+    AND NOT EXISTS (SELECT FROM aclexplode(d.datacl) a WHERE a.grantee = 'dp_analyst'::regrole AND a.privilege_type = 'TEMPORARY')
   UNION ALL
   SELECT 'warning', d.name, 'nobody has an allotment in it', format('CALL dp.allot(role, %L, epsilon => ...)', d.name)
   FROM dp.dataset d WHERE NOT EXISTS (SELECT FROM dp.role_allotment r WHERE r.dataset = d.name)

@@ -4,7 +4,9 @@ DECLARE
   home name;
   f record;
   password text := encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex');
-  options text := '-c lock_timeout=5s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=500ms -c search_path=pg_catalog -c synchronous_commit=on';
+  options text := '-c lock_timeout=5s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=500ms -c search_path=pg_catalog -c synchronous_commit=on'
+    -- whatever ALTER DATABASE or ALTER ROLE says: no time limit inside a mechanism (composition.md 10.3), and charges write
+    || ' -c statement_timeout=0 -c default_transaction_read_only=off -c default_transaction_isolation=read\ committed';
 BEGIN
   IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'dp.repair_channel needs a superuser', HINT = 'Run it with psql -U postgres.';

@@ -1,4 +1,5 @@
 -- Run by a superuser, in the private database:  psql -d mydb -f pg_epsilon_install.sql     (idempotent)
+-- Before a restore, only the roles:              psql -v roles_only=1 -f pg_epsilon_install.sql
 DO $$
 DECLARE
   r record;
@@ -13,7 +14,7 @@ BEGIN
       ('dp_gateway', 'LOGIN', 'the proxy''s login; give it a password'),
       ('dp_admin',   'NOLOGIN', 'group: keeps the privacy policy'),
       ('dp_planner', 'NOLOGIN', 'pays for what everybody uses'),
-      ('dp_reader',  'LOGIN', 'the facade''s login for public tables; give it a password'),
+      ('dp_reader',  'LOGIN', 'the facade''s login for public tables'),
       ('dp_facade',  'NOLOGIN', 'owns every object of the facade'),
       ('dp_analyst', 'NOLOGIN', 'group: may ask dp_* questions')) AS v(name, attributes, purpose)
   LOOP
@@ -25,3 +26,6 @@ BEGIN
   END LOOP;
   GRANT dp_facade TO dp_gateway;
 END $$;
+\if :{?roles_only}
+  \quit
+\endif
