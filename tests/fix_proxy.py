@@ -1,12 +1,13 @@
-"""A bare PostgreSQL that plays the facade, a proxy in front of it in a thread of its own, and a client that sees every byte.
+"""A bare PostgreSQL that plays the facade, a proxy in front of it in its own thread, a client that sees every byte.
 
-The rewriting brain is a fake with one private table, `secret`: it shows what the wire layer does with a plan, a refusal,
-a slow call. The real brain is tested under tests/unit/rewrite and, with a real private database, in tests/clients.
+The rewriting brain is a fake with one private table, `secret`: it shows what the wire layer does with a plan, a
+refusal, a slow call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import os
@@ -24,13 +25,16 @@ from typing import Any
 
 import psycopg
 import pytest
+
 from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
 from pg_epsilon_proxy.server import Directory, ProxyServer
-from pg_epsilon_proxy.session.rewriting import BoundParams, Field, Plan, Refusal, Rewriter, SessionIO
+from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Plan, Refusal, Rewriter, SessionIO
 from pg_epsilon_proxy.wire import messages, scram, startup
 
 PASSWORD = "correct horse"
 REGIONS = ("north", "south")
+GROUPED_SQL = "SELECT region, count(*) FROM secret WHERE n > {} GROUP BY region"
+ROWS = [("north", 7), ("south", 8)]  # its answer where n > 7
 BIN = Path(
     subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
     if shutil.which("pg_config")
@@ -71,9 +75,7 @@ class BareFacade:
     port: int
 
     def superuser(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            host=str(self.folder), port=self.port, dbname="facade", user="postgres", autocommit=True
-        )
+        return psycopg.connect(host=str(self.folder), port=self.port, dbname="facade", user="postgres", autocommit=True)
 
     def verifier(self, role: str) -> str | None:
         with self.superuser() as connection:
@@ -84,9 +86,7 @@ class BareFacade:
 def _as_server(*words: str) -> None:
     """A postmaster must not hold our pipes, and does not run as root."""
     user = {} if os.geteuid() else {"user": "postgres", "group": pwd.getpwnam("postgres").pw_gid, "extra_groups": []}
-    subprocess.run(
-        words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **user
-    )
+    subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **user)
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +122,9 @@ class FakePrivate:
     problems: list[str] = field(default_factory=list)
 
 
-GROUPED = re.compile(r"SELECT region, count\(\*\)(?P<into>.*?) FROM secret(?: WHERE n > (?P<n>\$1|\d+))? GROUP BY region", re.I)
+GROUPED = re.compile(
+    r"SELECT region, count\(\*\)(?P<into>.*?) FROM secret(?: WHERE n > (?P<n>\$1|\d+))? GROUP BY region", re.I
+)
 SCALAR = re.compile(r"\(SELECT count\(\*\) FROM secret(?: WHERE n > (?P<n>\$1|\d+))?\)", re.I)
 
 
@@ -175,7 +177,12 @@ class FakeRewriter:
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> Plan | None:
         copied = re.fullmatch(r"COPY \((.*)\) TO STDOUT.*", sql, re.I | re.S)
-        described = await io.describe(copied[1] if copied else sql, param_oids)
+        try:
+            described = await io.describe(copied[1] if copied else sql, param_oids)
+        except FacadeError:
+            if "swallowed" in sql:
+                return None
+            raise
         if "refuse_at_plan" in sql:
             raise Refusal("DP003", "this shape is not supported", None, "Write “count(*)”.")
         if "brain_fails" in sql:
@@ -340,5 +347,68 @@ class RawClient:
 def shape(found: Sequence[bytes]) -> list[str]:
     """Kinds of messages, with the transaction status of each ReadyForQuery; asynchronous ones left out."""
     return [
-        raw[:1].decode() + (raw[5:6].decode() if raw[:1] == b"Z" else "") for raw in found if raw[:1] not in (b"S", b"N")
+        raw[:1].decode() + (raw[5:6].decode() if raw[:1] == b"Z" else "")
+        for raw in found
+        if raw[:1] not in (b"S", b"N")
     ]
+
+
+def split_messages(data: bytes) -> list[bytes]:
+    parts = []
+    while data:
+        size = 1 + int.from_bytes(data[1:5], "big")
+        parts.append(data[:size])
+        data = data[size:]
+    return parts
+
+
+def psql(relay: ThreadedProxy, *arguments: str, user: str = "alice", password: str = PASSWORD, **kwargs: Any) -> Any:
+    environment = {**os.environ, "PGPASSWORD": password, "PGGSSENCMODE": "prefer"}
+    words = ["psql", "-X", "-h", "127.0.0.1", "-p", str(relay.port), "-U", user, "-d", "facade", "-A", "-t"]
+    return subprocess.run(
+        [*words, *arguments], capture_output=True, text=True, env=environment, timeout=30, check=False, **kwargs
+    )
+
+
+def talk(relay: ThreadedProxy, data: bytes) -> bytes:
+    """Everything that the proxy says to these bytes until it closes."""
+    with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as s:
+        s.sendall(data)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := s.recv(65536):
+                answer += part
+        return answer
+
+
+def error_code(answer: bytes) -> str:
+    start = answer.index(b"ESFATAL\0"[:1], 0) if answer[:1] == b"E" else answer.index(b"SFATAL\0") - 5
+    fields = messages.read_fields(answer[start:])
+    assert fields["S"] == b"FATAL"
+    return fields["C"].decode()
+
+
+@pytest.fixture
+def db(relay: ThreadedProxy) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(**relay.conninfo(autocommit=True)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def calls(private_side: FakePrivate) -> list[tuple[str, int]]:
+    private_side.calls.clear()
+    return private_side.calls
+
+
+@pytest.fixture
+def raw(relay: ThreadedProxy, bare_facade: BareFacade) -> Iterator[RawClient]:
+    client = RawClient(relay.port, keys_of(PASSWORD, bare_facade.verifier("alice") or ""))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def direct(bare_facade: BareFacade) -> Iterator[RawClient]:
+    client = RawClient(bare_facade.port, keys_of(PASSWORD, bare_facade.verifier("alice") or ""))
+    yield client
+    client.close()

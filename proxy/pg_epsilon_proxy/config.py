@@ -20,7 +20,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Listen:
-    """Where clients connect. port 0: any free one. unix_socket: directory of a socket named .s.PGSQL.<port>; empty: none.
+    """Where clients connect. port 0: any free one. unix_socket: directory of a socket .s.PGSQL.<port>; empty: none.
 
     tls_required refuses TCP clients without TLS; it needs tls_cert and tls_key (PEM files).
     """
@@ -51,7 +51,7 @@ class Facade:
 
 @dataclass(frozen=True)
 class Private:
-    """The private database, as the gateway role. passfile: a file that holds the password alone, if it is not given here."""
+    """The private database, as the gateway role. passfile: a file that holds the password alone, if not given here."""
 
     host: str = "127.0.0.1"
     port: int = 5432
@@ -72,8 +72,8 @@ class Admin:
 
 @dataclass(frozen=True)
 class Limits:
-    """login_timeout: seconds from accept to a finished login; max_message: bytes; acquire_timeout: seconds of waiting for
-    a free connection to the private database."""
+    """login_timeout: seconds from accept to a finished login; max_message: bytes; acquire_timeout: seconds of waiting
+    for a free connection to the private database."""
 
     login_timeout: float = 30.0
     max_message: int = DEFAULT_MAX_MESSAGE

@@ -1,4 +1,4 @@
-"""What the proxy serves by: the facade in step with the policy, its net whole, and the rewriter made from it (§4, §5)."""
+"""What the proxy serves by: the facade in step with the policy, its net whole, the rewriter made from it (§4, §5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ log = logging.getLogger("pg_epsilon_proxy.policy")
 
 CHANNEL = "pg_epsilon_policy"
 RETRY_SECONDS = 2.0
-FUNCTIONS = """SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+FUNCTIONS = """SELECT DISTINCT p.proname
+  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
  WHERE n.nspname = 'dp' AND p.proname LIKE 'dp\\_%' AND p.proname !~ '_(request|result)$'"""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pg_epsilon_proxy.config import Config
-from pg_epsilon_proxy.policy import Policy, Source
+from pg_epsilon_proxy.policy import FacadeSource, Policy, Source
 from pg_epsilon_proxy.session.cancel import CancelRegistry, Ticket
 from pg_epsilon_proxy.session.connection import Session
 from pg_epsilon_proxy.session.login import LoggedIn, LoginRefused, cancel_on_facade, fatal, log_in
@@ -85,7 +85,7 @@ class ProxyServer:
             await asyncio.wait(self._tasks)
         for listener in self._sockets:
             if listener.family == socket.AF_UNIX:
-                Path(listener.getsockname()).unlink(missing_ok=True)
+                os.unlink(listener.getsockname())
             listener.close()
         self._parsers.close()
 
@@ -251,8 +251,6 @@ async def _hang_up(writer: asyncio.StreamWriter) -> None:
 
 async def serve(config: Config) -> None:
     """Serve until cancelled."""
-    from pg_epsilon_proxy.policy import FacadeSource
-
     pool = UpstreamPool(config)
     await pool.open()
     server = ProxyServer(config, Directory.of(pool), FacadeSource(config))

@@ -1,4 +1,4 @@
-"""TLS on an accepted socket: by peeking, never by upgrading a stream, so that nothing sent in clear is read as encrypted.
+"""TLS on an accepted socket, by peeking, never by upgrading a stream: nothing in clear is read as encrypted.
 
 (The class of CVE-2021-23214: a man in the middle puts bytes into the clear-text buffer before the handshake.)
 """
@@ -52,7 +52,7 @@ def server_context(cert: str, key: str) -> ssl.SSLContext:
 
 
 async def open_client(sock: socket.socket, context: ssl.SSLContext | None) -> tuple[ClientStream, bytes] | None:
-    """The client's stream and its first packet that is neither an SSL nor a GSS request. None: nothing to talk to.
+    """The client's stream, and its first packet but requests for encryption. None: nobody to talk to.
 
     The socket must not block. Raises WireError before a stream exists, ConnectionError and ssl.SSLError from the network.
     """
@@ -80,7 +80,7 @@ async def open_client(sock: socket.socket, context: ssl.SSLContext | None) -> tu
 
 
 async def _direct_tls(sock: socket.socket, context: ssl.SSLContext | None) -> tuple[ClientStream, bytes] | None:
-    """Without a request first. ALPN must name PostgreSQL, else another protocol's client could be made to talk to us."""
+    """Without a request first. ALPN must name PostgreSQL, else another protocol's client could be led to talk to us."""
     if context is None:
         return None
     stream = await _stream(sock, context)

@@ -1,4 +1,4 @@
-"""The private database, over asyncpg as the gateway role (facade-and-channel.md §3). No analyst SQL passes here (R1)."""
+"""The private database, over asyncpg as the gateway role (facade-and-channel.md §3). No analyst SQL passes (R1)."""
 
 from __future__ import annotations
 

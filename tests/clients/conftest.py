@@ -1,5 +1,5 @@
 """Fixtures of the tests that speak the wire protocol."""
 
-from fix_proxy import bare_facade, private_side, relay
+from fix_proxy import bare_facade, calls, db, direct, private_side, raw, relay
 
-__all__ = ["bare_facade", "private_side", "relay"]
+__all__ = ["bare_facade", "calls", "db", "direct", "private_side", "raw", "relay"]

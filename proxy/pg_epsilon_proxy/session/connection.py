@@ -138,7 +138,7 @@ class Session:
         self._link.send_copy_end(raw)
 
     async def _function_call(self, raw: bytes) -> None:
-        """Calls a function by OID, without SQL: refused. Its answer has the shape of a Query's: an error, ReadyForQuery."""
+        """Calls a function by OID, without SQL: refused. Answered like a Query: an error, ReadyForQuery."""
         refusal = Refusal("0A000", "function calls by OID are not supported", None, "Use SELECT.")
         statement, sink = raise_statement(refusal, lambda: self._link.encoding)
         self.operations._send_query(messages.query(statement), sink)

@@ -1,6 +1,7 @@
 """The facade side of one session: its socket, what it owes, and probes in the client's own session (§6).
 
-A probe uses reserved names `_pge_*`, never the unnamed statement or portal, and no Sync: it runs in the client's transaction.
+A probe uses reserved names `_pge_*`, never the unnamed statement or portal, and no Sync: it runs in the client's
+transaction.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class FacadeLink:
 
     @property
     def encoding(self) -> str:
-        """Python's codec for the session's texts. Other encodings travel as Latin-1: byte for byte, whatever they mean."""
+        """Python's codec for the session's texts. Other encodings travel as Latin-1: byte for byte."""
         return "utf-8" if self.statuses.get("client_encoding", "UTF8") == "UTF8" else "latin-1"
 
     def error(self, raw: bytes) -> FacadeError:
@@ -112,7 +113,7 @@ class FacadeLink:
             self._idle.clear()
 
     async def drain(self) -> bool:
-        """Wait until every earlier message is answered. False: the facade skips to Sync, or copies; no probe gets an answer."""
+        """Wait until every earlier message is answered. False: the facade skips to Sync, or copies: no probe now."""
         if not self.pending.settled:
             self.writer.write(messages.FLUSH)
             await self.writer.drain()
@@ -167,8 +168,8 @@ class FacadeLink:
         return collector.param_oids
 
     async def stop_timer(self) -> None:
-        """statement_timeout runs on from a Parse until the next Execute ends, and fires between messages: an error then would
-        skip a simple Query that follows. So the last probe before a wait is an Execute."""
+        """statement_timeout runs on from a Parse until the next Execute ends, also between messages: the wait for the
+        private side must not use up the time of the statement that follows. So the last probe is an Execute."""
         if self._timer:
             await self.fetch("select")
 
@@ -184,7 +185,7 @@ class FacadeLink:
             raise self.error(raw)
 
     def take_in(self, piece: Piece, *, operating: bool) -> bytes:
-        """Account for one piece; what the client gets. operating: the session is in the middle of an operation of its own."""
+        """Account for one piece; what the client gets. operating: the session is in the middle of probes of its own."""
         kind = piece.kind
         if kind == ERROR and not len(self.pending):
             if _is_fatal(piece.data):

@@ -1,4 +1,4 @@
-"""What the proxy does with Query, Parse and Bind when they may hold a DP block (§6). All else is forwarded by connection.py."""
+"""What the proxy does with Query, Parse and Bind when they may hold a DP block (§6). The rest is connection.py."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Operations:
         self._running: asyncio.Task[Any] | None = None
 
     def cancel(self) -> bool:
-        """End the wait for a private call, if there is one; a charge stays. True: the facade has something to cancel too.
+        """End the wait for a private call, if there is one; a charge stays. True: the facade is busy as well.
 
         A cancel sent to an idle facade may hit the next statement instead.
         """
@@ -275,7 +275,7 @@ class Operations:
         return await self._guarded(plan.run(bind, self.io))
 
     async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the brain so that a cancel, a hang-up or an error of the facade ends it, and nothing of its failures is told."""
+        """Run the brain so that a cancel, a hang-up or an error of the facade ends it; its failures tell nothing."""
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(self._context.client_gone.wait())
         self._running = task

@@ -1,7 +1,7 @@
 """What the facade still owes for the messages sent to it, without I/O.
 
-Each message that will be answered leaves an Expected. An error in the extended protocol cancels all of them up to the next
-Sync; what is sent before that Sync is then skipped by the facade, and so is owed nothing (`skipping`).
+Each message that will be answered leaves an Expected. An error in the extended protocol cancels all of them up to the
+next Sync; what is sent before that Sync is then skipped by the facade, and so is owed nothing (`skipping`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Sink = Callable[[Piece], bytes]
 class Expected:
     """ends: kinds that complete it; allows: kinds that may come before.
 
-    sink: sees each answer (asynchronous notices too) and returns what goes to the client; settled: told once whether the
-    message succeeded, not told when the facade skipped it.
+    sink: sees each answer (asynchronous notices too) and returns what goes to the client; settled: told once whether
+    the message succeeded, not told when the facade skipped it.
     """
 
     ends: bytes
@@ -131,7 +131,7 @@ class Pending:
         return data
 
     def error_out_of_turn(self) -> None:
-        """An error while nothing is owed (statement_timeout between two messages): the facade skips to the next Sync."""
+        """An error while nothing is owed, as a timeout between messages makes it: the facade skips to the next Sync."""
         self.skipping = True
 
     def _error(self, head: Expected, piece: Piece) -> bytes:

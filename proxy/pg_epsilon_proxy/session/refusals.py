@@ -22,7 +22,7 @@ def error_of(refusal: Refusal, encoding: str) -> bytes:
 
 
 def nonce_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[bytes, Sink]:
-    """A text that fails at Parse, and the sink that puts our error in the place of that failure; any other error passes."""
+    """A text that fails at Parse, and the sink that puts our error in that failure's place; any other error passes."""
     nonce = b"dp_" + secrets.token_hex(12).encode()
 
     def sink(piece: Piece) -> bytes:
@@ -33,7 +33,7 @@ def nonce_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[byte
 
 
 def raise_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[bytes, Sink]:
-    """A text that raises at execution. The client sees our fields, not the CONTEXT of a function, nor that it has a column."""
+    """A text that raises at execution. The client sees our fields, no CONTEXT of a function, and no column."""
     arguments = (refusal.sqlstate, refusal.message, refusal.detail, refusal.hint)
     text = "SELECT dp.raise(" + ", ".join(literal(argument) for argument in arguments) + ")"
 

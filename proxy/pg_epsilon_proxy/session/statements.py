@@ -76,7 +76,7 @@ def edit_description(piece: Piece, statement: Statement | None) -> bytes:
 
 
 def original_columns(raw: bytes, plan: Plan) -> bytes:
-    """The original's table, column and type modifier per column; a column whose type differs keeps PostgreSQL's truth."""
+    """The original's table, column and type modifier per column; a column whose type differs is left as it is."""
     shown = messages.read_row_description(raw)
     if plan.fields is None or len(plan.fields) != len(shown):
         return raw

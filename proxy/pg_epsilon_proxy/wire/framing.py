@@ -22,7 +22,7 @@ class WireError(Exception):
 
 
 class Piece(NamedTuple):
-    """One whole message, header included; of a streamed kind: several whole messages, or a part of one (whole false)."""
+    """One whole message, header included; of a streamed kind: several, or a part of one (then whole is false)."""
 
     kind: int
     data: bytes

@@ -14,10 +14,35 @@ SSL_REQUEST = (8).to_bytes(4, "big") + SSL_CODE.to_bytes(4, "big")
 
 # Settings that a client may name in its start-up packet; later it may SET what PostgreSQL lets it.
 SETTINGS = frozenset(
-    "application_name bytea_output client_encoding client_min_messages datestyle default_transaction_isolation"
-    " default_transaction_read_only extra_float_digits idle_in_transaction_session_timeout intervalstyle lc_messages"
-    " lock_timeout options search_path statement_timeout timezone".split()
-) | {f"dp.{name}" for name in "alpha beta confidence epsilon mechanism notices rho synthetic".split()}
+    [
+        "application_name",
+        "bytea_output",
+        "client_encoding",
+        "client_min_messages",
+        "datestyle",
+        "default_transaction_isolation",
+        "default_transaction_read_only",
+        "extra_float_digits",
+        "idle_in_transaction_session_timeout",
+        "intervalstyle",
+        "lc_messages",
+        "lock_timeout",
+        "options",
+        "search_path",
+        "statement_timeout",
+        "timezone",
+        "dp.alpha",
+        "dp.beta",
+        "dp.confidence",
+        "dp.epsilon",
+        "dp.mechanism",
+        "dp.notices",
+        "dp.rho",
+        "dp.synthetic",
+        "dp.synthetic_policy",
+        "dp.tau",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)

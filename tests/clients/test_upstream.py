@@ -1,0 +1,174 @@
+"""The pool to the private database, against functions that play the extension; TLS in front of the relay."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import psycopg
+import pytest
+
+from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, start_proxy
+from pg_epsilon_proxy.config import Config, Limits, Private
+from pg_epsilon_proxy.session.rewriting import Refusal
+from pg_epsilon_proxy.upstream import UpstreamPool
+from pg_epsilon_proxy.wire import startup
+
+FUNCTIONS = """
+CREATE ROLE dp_gateway LOGIN PASSWORD 'correct horse';
+CREATE FUNCTION dp.verifier(role text) RETURNS text LANGUAGE sql AS $$ SELECT CASE WHEN role = 'alice' THEN 'v' END $$;
+CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+  IF request ? 'sleep' THEN PERFORM pg_sleep((request->>'sleep')::float8); END IF;
+  IF request ? 'raise' THEN
+    RAISE EXCEPTION 'told' USING ERRCODE = request->>'raise', HINT = 'do', DETAIL = 'private'; END IF;
+  RETURN jsonb_build_object('who', current_setting('dp.analyst'), 'pid', pg_backend_pid()); END $$;
+"""
+
+
+@pytest.fixture(scope="module")
+def private(bare_facade: BareFacade) -> Config:
+    with bare_facade.superuser() as connection:
+        connection.execute(FUNCTIONS)
+    return Config(
+        private=Private(port=bare_facade.port, dbname="facade", user="dp_gateway", password=PASSWORD, pool_size=2),
+        limits=Limits(acquire_timeout=1),
+    )
+
+
+@pytest.fixture
+async def pool(private: Config) -> AsyncIterator[UpstreamPool]:
+    pool = UpstreamPool(private)
+    await pool.open()
+    yield pool
+    await pool.close()
+
+
+async def test_the_analyst_is_named_in_each_transaction_and_forgotten(pool: UpstreamPool) -> None:
+    for name in ("alice", "o\"dd 'name"):
+        assert (await pool.as_analyst(name).query({}))["who"] == name
+    assert await pool.call(None, "SELECT current_setting('dp.analyst', true)") == [("",)]
+    assert [await pool.verifier(role) for role in ("alice", "bob")] == ["v", None]
+    assert await pool.as_analyst("bob").rows("SELECT $1::int, current_setting('dp.analyst')", [7]) == [(7, "bob")]
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [("DP001", "DP001"), ("42501", "42501"), ("57014", "57014"), ("22012", "DP006"), ("XX000", "DP006")],
+)
+async def test_errors_become_refusals(pool: UpstreamPool, raised: str, told: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        await pool.as_analyst("alice").query({"raise": raised})
+    assert refused.value.sqlstate == told
+    assert (refused.value.message == "told") == (raised == told)
+    assert refused.value.detail is None, "DETAIL never leaves"
+    assert (await pool.as_analyst("alice").query({}))["who"] == "alice"
+
+
+async def test_timeout_and_cancel_retire_the_connection(pool: UpstreamPool) -> None:
+    upstream = pool.as_analyst("alice")
+    started = time.monotonic()
+    with pytest.raises(Refusal, match="statement timeout") as refused:
+        await upstream.query({"sleep": 20}, timeout=0.2)
+    assert refused.value.sqlstate == "57014"
+    task = asyncio.ensure_future(upstream.query({"sleep": 20}))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [(await upstream.query({}))["who"] for _ in range(4)] == ["alice"] * 4
+    assert time.monotonic() - started < 5
+    await asyncio.sleep(0.2)
+    busy = await pool.call(
+        None, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%dp_query%' AND state = 'active'"
+    )
+    assert busy[0][0] <= 1, "nothing sleeps on"
+
+
+async def test_no_free_connection_is_an_error_in_time(pool: UpstreamPool) -> None:
+    upstream = pool.as_analyst("alice")
+    tasks = [asyncio.ensure_future(upstream.query({"sleep": 2})) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    with pytest.raises(Refusal) as refused:
+        await upstream.query({})
+    assert refused.value.sqlstate == "DP006"
+    await asyncio.gather(*tasks)
+
+
+async def test_a_standing_analyst_is_not_believed(private: Config, bare_facade: BareFacade) -> None:
+    with bare_facade.superuser() as connection:
+        connection.execute("ALTER ROLE dp_gateway SET dp.analyst = 'mallory'")
+        try:
+            with pytest.raises(asyncpg.InterfaceError, match=r"dp\.analyst is set"):
+                await UpstreamPool(private).open()
+        finally:
+            connection.execute("ALTER ROLE dp_gateway RESET dp.analyst")
+
+
+@pytest.fixture(scope="module")
+def tls_proxy(bare_facade: BareFacade, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedProxy]:
+    folder: Path = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-keyout", str(folder / "key"), "-out", str(folder / "cert")], check=True, capture_output=True,
+    )  # fmt: skip
+    proxy = start_proxy(
+        bare_facade,
+        FakePrivate(),
+        tls_cert=str(folder / "cert"),
+        tls_key=str(folder / "key"),
+        tls_required=True,
+        unix_socket=str(folder),
+    )
+    yield proxy
+    proxy.close()
+
+
+def test_tls_by_libpq(tls_proxy: ThreadedProxy) -> None:
+    certificate = tls_proxy.config.listen.tls_cert
+    with psycopg.connect(**tls_proxy.conninfo(sslmode="verify-ca", sslrootcert=certificate)) as connection:
+        assert connection.pgconn.ssl_in_use
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_tls_is_required_on_tcp_but_not_on_the_unix_socket(tls_proxy: ThreadedProxy) -> None:
+    with pytest.raises(psycopg.OperationalError, match="over TLS only"):
+        psycopg.connect(**tls_proxy.conninfo(sslmode="disable"))
+    with psycopg.connect(**tls_proxy.conninfo(host=tls_proxy.config.listen.unix_socket)) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def wrapped(proxy: ThreadedProxy, alpn: list[str]) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(proxy.config.listen.tls_cert)
+    context.check_hostname = False
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", proxy.port), timeout=5))
+
+
+@pytest.mark.parametrize(("alpn", "answered"), [(["postgresql"], True), ([], False), (["http/1.1"], False)])
+def test_direct_tls_needs_its_alpn(tls_proxy: ThreadedProxy, alpn: list[str], answered: bool) -> None:
+    with wrapped(tls_proxy, alpn) as client:
+        try:
+            client.sendall(startup.startup_packet({"user": "alice"}))
+            answer = client.recv(100)
+        except (ConnectionError, ssl.SSLError):
+            answer = b""
+        assert answer.startswith(b"R") == answered
+
+
+def test_bytes_in_clear_before_the_handshake_are_not_believed(tls_proxy: ThreadedProxy) -> None:
+    """The class of CVE-2021-23214: what a man in the middle sends behind the SSLRequest never reaches the session."""
+    with socket.create_connection(("127.0.0.1", tls_proxy.port), timeout=5) as client:
+        client.sendall(startup.SSL_REQUEST + startup.startup_packet({"user": "alice"}))
+        assert client.recv(1) == b"S"
+        try:
+            assert b"SCRAM" not in client.recv(1000)
+        except ConnectionError:
+            return
