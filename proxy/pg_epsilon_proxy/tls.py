@@ -54,7 +54,7 @@ def server_context(cert: str, key: str) -> ssl.SSLContext:
 async def open_client(sock: socket.socket, context: ssl.SSLContext | None) -> tuple[ClientStream, bytes] | None:
     """The client's stream, and its first packet but requests for encryption. None: nobody to talk to.
 
-    The socket must not block. Raises WireError before a stream exists, ConnectionError and ssl.SSLError from the network.
+    The socket must not block. Raises WireError before a stream exists; ConnectionError, ssl.SSLError from the network.
     """
     first = await _peek(sock)
     if not first:

@@ -19,6 +19,7 @@ PASSED_ON = ("42501", "57014")  # besides class DP: texts that are functions of 
 UNAVAILABLE = "the private database could not complete the call"
 UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
 CLOSE_SECONDS = 5.0
+MAX_NAME = 63  # bytes
 
 
 class UpstreamPool:
@@ -62,6 +63,8 @@ class UpstreamPool:
 
     async def verifier(self, role: str) -> str | None:
         """The SCRAM verifier of a role that may log in as an analyst; None for any other. Raises Refusal."""
+        if len(role.encode()) > MAX_NAME:
+            return None  # PostgreSQL would cut it, and then it would be another role's name
         rows = await self.call(None, "SELECT dp.verifier($1)", (role,))
         return None if rows[0][0] is None else str(rows[0][0])
 

@@ -22,7 +22,7 @@ from pg_epsilon_proxy.wire import startup
 
 FUNCTIONS = """
 CREATE ROLE dp_gateway LOGIN PASSWORD 'correct horse';
-CREATE FUNCTION dp.verifier(role text) RETURNS text LANGUAGE sql AS $$ SELECT CASE WHEN role = 'alice' THEN 'v' END $$;
+CREATE FUNCTION dp.verifier(role name) RETURNS text LANGUAGE sql AS $$ SELECT CASE WHEN role = 'alice' THEN 'v' END $$;
 CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
   IF request ? 'sleep' THEN PERFORM pg_sleep((request->>'sleep')::float8); END IF;
   IF request ? 'raise' THEN
@@ -53,7 +53,7 @@ async def test_the_analyst_is_named_in_each_transaction_and_forgotten(pool: Upst
     for name in ("alice", "o\"dd 'name"):
         assert (await pool.as_analyst(name).query({}))["who"] == name
     assert await pool.call(None, "SELECT current_setting('dp.analyst', true)") == [("",)]
-    assert [await pool.verifier(role) for role in ("alice", "bob")] == ["v", None]
+    assert [await pool.verifier(role) for role in ("alice", "bob", "a" * 64)] == ["v", None, None]
     assert await pool.as_analyst("bob").rows("SELECT $1::int, current_setting('dp.analyst')", [7]) == [(7, "bob")]
 
 
