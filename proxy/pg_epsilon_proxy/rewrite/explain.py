@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .notices import charge_text, margin_text
+from .notices import amount_text, margin_text
 
 COLUMN = "QUERY PLAN"
 FORMATS = {"text": "text", "json": "json"}
 # What dp_plan says, in the order in which people read it. Anything else that it says follows under its own name.
-_ORDER = ("call", "mechanism", "path", "paths", "worst", "best", "margin", "confidence", "left", "cap", "as_of")
-_LABELS = {"worst": "charge, worst", "best": "charge, best", "margin": "expected error", "as_of": "as of"}
-# Said elsewhere: the confidence beside the margin, the request as the call.
-_SILENT = frozenset({"confidence", "request", "version"})
-_CHARGES = frozenset({"worst", "best"})
+_ORDER = ("mechanism", "path", "charge", "margin", "left", "cap", "accounts", "groups", "as_of")
+_LABELS = {"margin": "expected error", "left": "budget left", "accounts": "paid by", "as_of": "as of"}
+# Said elsewhere: the confidence beside the margin, what is asked in the call, the notice's text in its parts.
+_SILENT = frozenset({"confidence", "request", "version", "call", "keys", "where", "relation", "text"})
 
 
 def lines(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> list[str]:
@@ -49,20 +48,45 @@ def call_text(request: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:
-    named = [key for key in _ORDER if key in facts] + [key for key in facts if key not in _ORDER]
-    shown = []
-    for key in named:
+    shown: list[str] = []
+    for key in [*(key for key in _ORDER if key in facts), *(key for key in facts if key not in _ORDER)]:
         value = facts[key]
-        if value is None or key in _SILENT:
-            continue
-        if key in _CHARGES and isinstance(value, Mapping):
-            value = charge_text(value)
-        elif key == "margin":
-            value = margin_text(facts)
-        elif isinstance(value, Mapping | list):
-            value = json.dumps(value)
-        shown.append(f"{_LABELS.get(key, key)}: {value}")
+        if key not in _SILENT and value not in (None, [], {}):
+            shown += _SHOW.get(key, _plain)(key, value, facts)
     return shown
+
+
+def _plain(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    text = json.dumps(value) if isinstance(value, Mapping | list) else str(value)
+    return [f"{_LABELS.get(key, key)}: {text}"]
+
+
+def _charge(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    """One charge, or the worst and the best where released bits decide."""
+    if not isinstance(value, Mapping) or not {"worst", "best"} & set(value):
+        return [f"{key}: {amount_text(value)}"]
+    return [f"{key}, {case}: {amount_text(value[case])}" for case in ("worst", "best") if case in value]
+
+
+def _amount(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    return [f"{_LABELS.get(key, key)}: {amount_text(value)}"]
+
+
+def _margin(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    return [f"{_LABELS[key]}: {margin_text(facts)}"]
+
+
+def _warnings(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    return [f"warning: {item}" for item in value]
+
+
+_SHOW: dict[str, Callable[[str, Any, Mapping[str, Any]], list[str]]] = {
+    "charge": _charge,
+    "left": _amount,
+    "cap": _amount,
+    "margin": _margin,
+    "warnings": _warnings,
+}
 
 
 def _aggregate(item: Mapping[str, Any]) -> str:

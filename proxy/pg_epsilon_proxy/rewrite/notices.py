@@ -25,7 +25,9 @@ def notice_text(notice: Mapping[str, Any]) -> str:
 
 
 def warnings_of(notice: Mapping[str, Any]) -> list[str]:
-    """Flags that come from released values or public facts, e.g. that groups may be missing."""
+    """Flags from released values or public facts, e.g. that groups may be missing. The engine's own text has them."""
+    if notice.get("text"):
+        return []
     return [str(item) for item in notice.get("warnings") or ()]
 
 
@@ -38,9 +40,11 @@ def margin_text(notice: Mapping[str, Any]) -> str:
     return f"±{margin}" + (f" at {_percent(confidence)}" if confidence is not None else "")
 
 
-def charge_text(charge: Mapping[str, Any] | None) -> str:
-    """`epsilon 0.1`, `rho 0.02`, with delta if there is one; `nothing` for a cost of 0."""
-    parts = [f"{kind} {value}" for kind, value in (charge or {}).items() if not _is_zero(value)]
+def amount_text(amount: Any) -> str:
+    """`epsilon 0.1`, `rho 0.02`, with delta if there is one; `nothing` for 0. Other values as they are."""
+    if not isinstance(amount, Mapping):
+        return str(amount) if amount is not None else "nothing"
+    parts = [f"{kind} {value}" for kind, value in amount.items() if not _is_zero(value)]
     return ", ".join(parts) if parts else "nothing"
 
 
@@ -50,14 +54,15 @@ def _path(notice: Mapping[str, Any]) -> str:
 
 
 def _charge(notice: Mapping[str, Any]) -> str:
-    return f"{charge_text(notice.get('charge'))} charged" if "charge" in notice else ""
+    return f"{amount_text(notice.get('charge'))} charged" if "charge" in notice else ""
 
 
 def _left(notice: Mapping[str, Any]) -> str:
     left, cap = notice.get("left"), notice.get("cap")
     if left is None:
         return ""
-    return f"{left} of {cap} left" if cap is not None else f"{left} left"
+    shown = amount_text(left)
+    return f"{shown} of {amount_text(cap)} left" if cap is not None else f"{shown} left"
 
 
 def _as_of(notice: Mapping[str, Any]) -> str:

@@ -43,7 +43,16 @@ class FakeUpstream:
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         self.planned.append(request)
-        return {"mechanism": "laplace", "worst": {"epsilon": "0.1"}, "margin": 30, "confidence": 0.95}
+        return {
+            "call": "block",
+            "mechanism": "laplace",
+            "charge": {"worst": {"epsilon": "0.1"}, "best": {"epsilon": "0"}},
+            "margin": 30,
+            "confidence": 0.95,
+            "left": {"epsilon": "0.9"},
+            "warnings": ["groups may be missing"],
+            "groups": None,
+        }
 
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.queries.append(sql)

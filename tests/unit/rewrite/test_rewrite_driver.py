@@ -261,7 +261,10 @@ async def test_explain_asks_for_a_plan_only() -> None:
         "DP block $1: dp_group_by('public.adult', keys => ['education'])",
         "  mechanism: laplace",
         "  charge, worst: epsilon 0.1",
+        "  charge, best: nothing",
         "  expected error: ±30 at 95%",
+        "  budget left: epsilon 0.9",
+        "  warning: groups may be missing",
         "Then, on released values only: SELECT b1.c1 AS education, b1.c2 AS count FROM (SELECT c1, c2 FROM "
         "pg_catalog.jsonb_to_recordset($1) AS t(c1 text, c2 bigint)) AS b1",
     ]

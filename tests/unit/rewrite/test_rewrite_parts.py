@@ -184,7 +184,11 @@ def test_notice_text() -> None:
     assert notice_text({"path": "cache", "charge": {"epsilon": "0"}, "margin": "unknown"}) == (
         "dp: cache, nothing charged, ±unknown"
     )
-    assert notice_text({"text": "as the engine says", "margin": 3}) == "as the engine says"
+    spoken = {"text": "as the engine says", "margin": 3, "warnings": ["said in the text"]}
+    assert notice_text(spoken) == "as the engine says" and warnings_of(spoken) == []
+    assert notice_text(
+        {"charge": {"rho": "0.02", "delta": "1e-6"}, "left": {"epsilon": "5"}, "cap": {"epsilon": "9"}}
+    ) == ("dp: rho 0.02, delta 1e-6 charged, epsilon 5 of epsilon 9 left")
 
 
 def test_a_request_as_a_call() -> None:
