@@ -212,12 +212,16 @@ class FakeSource:
 class ThreadedProxy:
     """A ProxyServer with a loop of its own, so that blocking clients can be tested in process."""
 
-    def __init__(self, config: Config, directory: Directory, source: Any) -> None:
+    def __init__(
+        self, config: Config, directory: Directory, source: Any, before: Callable[[], Any] | None = None
+    ) -> None:
         self.config = config
         self.source = source
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
+        if before is not None:
+            self.call(before())
         self.server: ProxyServer = self.call(self._start(directory))
 
     async def _start(self, directory: Directory) -> ProxyServer:

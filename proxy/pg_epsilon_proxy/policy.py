@@ -97,6 +97,8 @@ class Policy:
             problems, rewriter = await self._source.refresh()
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             problems, rewriter = [f"the databases cannot be asked: {type(error).__name__}: {error}"], None
+        except Exception as error:  # whatever it is, serving on would be worse than serving nobody
+            problems, rewriter = [f"the policy cannot be read: {type(error).__name__}"], None
         if problems != self.problems:
             for problem in problems:
                 log.error("serving nobody: %s", problem)

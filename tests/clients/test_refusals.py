@@ -77,6 +77,8 @@ def test_an_error_that_the_brain_keeps_is_met_in_its_own_place(raw: RawClient, d
         client.send(messages.query(begin), messages.query(b"select nosuch from secret -- swallowed"))
         client.send(messages.query(b"select 1"), messages.query(b"rollback"))
         seen.append(client.until(b"Z", 4))
+        client.send(extended(b"select nosuch from secret -- swallowed"), messages.SYNC, messages.query(b"select 1"))
+        seen[-1] += client.until(b"Z", 2)
     assert seen[1] == seen[0]
 
 

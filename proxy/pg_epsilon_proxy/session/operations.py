@@ -134,7 +134,7 @@ class Operations:
             # A probe failed and the brain goes on: PostgreSQL shall meet that error in its own place, unless it has
             # ended the client's transaction already.
             if link.pending.status != b"I":
-                raise link.error(link.last_error)
+                self._raise_kept_error()
             await link.sync_unseen()
         if plan is None:
             if link.probed and link.pending.status == b"I":
@@ -261,6 +261,8 @@ class Operations:
 
     async def _plan(self, text: bytes, sql: str, oids: Sequence[int], *, extended: bool) -> Plan | None:
         plan = await self._guarded(self._context.rewriter().plan(sql, oids, self.io, extended=extended))
+        if extended:
+            self._raise_kept_error()
         statuses = self._link.statuses
         if plan is not None and statuses.get("standard_conforming_strings", "on") != "on":
             hint = "SET standard_conforming_strings = on."
@@ -272,7 +274,14 @@ class Operations:
 
     async def _run(self, plan: Plan, bind: BoundParams | None) -> list[str]:
         await self._link.stop_timer()
-        return await self._guarded(plan.run(bind, self.io))
+        documents = await self._guarded(plan.run(bind, self.io))
+        self._raise_kept_error()
+        return documents
+
+    def _raise_kept_error(self) -> None:
+        """A probe failed though the brain went on: the facade skips to Sync, so the client must get that error."""
+        if self._link.pending.skipping:
+            raise self._link.error(self._link.last_error)
 
     async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the brain so that a cancel, a hang-up or an error of the facade ends it; its failures tell nothing."""
