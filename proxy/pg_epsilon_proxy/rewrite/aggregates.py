@@ -17,26 +17,31 @@ from .tree import function_name
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of a block. argument: "*", a node, or None; filter: a node or None."""
+    """One aggregate of a block. argument: "*", a node, or None; filter: a node or None; type: if always the same."""
 
     function: str
     argument: Any
     distinct: bool
     filter: Any
+    type: str | None = None
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How one PostgreSQL aggregate is written in the request. star: f(*) is allowed; arity: argument counts."""
+    """How one PostgreSQL aggregate is written in the request. star: f(*) is allowed; arity: argument counts.
+
+    type: its result type, if that does not depend on the argument (else the facade is asked).
+    """
 
     function: str
     arity: tuple[int, ...]
     star: bool = False
     distinct: bool = False
+    type: str | None = None
 
 
 AGGREGATES: dict[str, Rule] = {
-    "count": Rule("count", arity=(1,), star=True, distinct=True),
+    "count": Rule("count", arity=(1,), star=True, distinct=True, type="bigint"),
 }
 
 WORKS_NOW = "count(*), count(column), count(DISTINCT unit column), each with FILTER (WHERE ...)"
@@ -69,7 +74,7 @@ def compile_aggregate(call: Any, relation: str) -> Aggregate:
     # count(1) is count(*): many tools write it so.
     constant = bool(arguments) and isinstance(arguments[0], ast.A_Const) and not arguments[0].isnull
     argument: Any = "*" if call.agg_star or (constant and rule.star and not call.agg_distinct) else arguments[0]
-    return Aggregate(rule.function, argument, bool(call.agg_distinct), call.agg_filter)
+    return Aggregate(rule.function, argument, bool(call.agg_distinct), call.agg_filter, rule.type)
 
 
 def request_of(aggregate: Aggregate, text: Callable[[Any], str]) -> dict[str, Any]:

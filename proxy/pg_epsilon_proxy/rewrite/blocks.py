@@ -36,6 +36,12 @@ class QueryBlock:
         """How many columns the block answers: keys first, then aggregates."""
         return len(self.keys) + len(self.aggregates)
 
+    @property
+    def fixed_types(self) -> list[str] | None:
+        """The columns' types where they follow from the aggregates alone; None: the facade must be asked."""
+        types = [aggregate.type for aggregate in self.aggregates if aggregate.type is not None]
+        return types if len(types) == self.width else None
+
     def parameters(self) -> frozenset[int]:
         """Numbers of the client's parameters that the request needs as constants."""
         nodes = [self.where, *(x for a in self.aggregates for x in (a.argument, a.filter))]

@@ -9,7 +9,7 @@ from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
 from . import probes, refusals, units
-from .blocks import CallBlock, Compiled, QueryBlock, ViewBlock
+from .blocks import Compiled, QueryBlock, ViewBlock
 from .compile import DIRECT, compile_statement
 from .explain import FORMATS
 from .names import Facts, Mentions, Names
@@ -174,24 +174,17 @@ async def _types(
     types: dict[int, list[str]] = {}
     names: dict[int, list[str]] = {}
     for block in compiled.blocks:
-        if isinstance(block, CallBlock):
-            continue
-        described = await (
-            _describe_view(block, io) if isinstance(block, ViewBlock) else _describe_core(block, oids, io)
-        )
-        fields = described.fields or ()
-        types[block.number] = await probes.column_types(io, fields)
         if isinstance(block, ViewBlock):
+            fields = (await io.describe(block.shape)).fields or ()
+            types[block.number] = await probes.column_types(io, fields)
             names[block.number] = [field.name for field in fields]
+        elif isinstance(block, QueryBlock):
+            types[block.number] = block.fixed_types or await _core_types(block, oids, io)
     return types, names
 
 
-async def _describe_core(block: QueryBlock, oids: Sequence[int], io: SessionIO) -> Described:
-    return await io.describe(block.core, oids)
-
-
-async def _describe_view(block: ViewBlock, io: SessionIO) -> Described:
-    return await io.describe(block.shape)
+async def _core_types(block: QueryBlock, oids: Sequence[int], io: SessionIO) -> list[str]:
+    return await probes.column_types(io, (await io.describe(block.core, oids)).fields or ())
 
 
 async def _in_parser(io: SessionIO, function: Any, *args: Any) -> Any:

@@ -63,6 +63,15 @@ async def test_the_original_is_described_before_anything_else() -> None:
     assert io.fetched == [] and io.upstream.requests == []
 
 
+async def test_a_plain_count_needs_no_second_description() -> None:
+    io = FakeIO()
+    await planned(io, COUNT)
+    assert io.described == [COUNT]
+    io = FakeIO()
+    await planned(io, GROUPED)
+    assert io.described == [GROUPED, "SELECT education, count(*) FROM adult GROUP BY education"]
+
+
 async def test_planning_and_describing_charge_nothing() -> None:
     io = FakeIO()
     await planned(io, COUNT, extended=True)
