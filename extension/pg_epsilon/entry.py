@@ -154,7 +154,7 @@ def check_grid(relation: Any, dataset: str, partition_by: str | None, grid: str 
         found = rows(
             "SELECT d.unit, format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) AS type"
             " FROM dp.dataset d, pg_attribute a WHERE d.name = $1 AND a.attrelid = $2::oid AND a.attname = $3",
-            ["text", "oid", "name"],
+            ["text", "regclass", "name"],
             [dataset, relation, partition_by],
         )
         if not found or grid is None:
