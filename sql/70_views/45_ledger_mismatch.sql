@@ -1,17 +1,21 @@
 CREATE FUNCTION dp._ledger_mismatch() RETURNS TABLE (dataset text, role name, node text, relation_key text, leaf_key text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
   WITH posted AS (
     SELECT l.dataset, r.role, l.scope ->> 'node' AS node, COALESCE(l.scope ->> 'relation', '') AS relation_key, COALESCE(f.leaf, '') AS leaf_key,
            l.epsilon, l.delta, l.rdp
     FROM dp.ledger l
     CROSS JOIN LATERAL (SELECT ''::name AS role UNION ALL SELECT l.who WHERE l.kind = 'charge') r
     LEFT JOIN LATERAL jsonb_array_elements_text(l.scope -> 'leaves') f(leaf) ON true
+  ), curves AS (
+    SELECT c.dataset, c.role, c.node, c.relation_key, c.leaf_key, array_agg(c.total ORDER BY c.i) AS rdp FROM (
+      SELECT p.dataset, p.role, p.node, p.relation_key, p.leaf_key, u.i, sum(u.v) AS total
+      FROM posted p, unnest(p.rdp) WITH ORDINALITY u(v, i) GROUP BY 1, 2, 3, 4, 5, 6) c
+    GROUP BY 1, 2, 3, 4, 5
   ), summed AS (
-    SELECT p.dataset, p.role, p.node, p.relation_key, p.leaf_key, sum(p.epsilon) AS epsilon, sum(p.delta) AS delta,
-           (SELECT array_agg(t.s ORDER BY t.i) FROM (
-              SELECT u.i, sum(u.v) AS s FROM posted q, unnest(q.rdp) WITH ORDINALITY u(v, i)
-              WHERE (q.dataset, q.role, q.node, q.relation_key, q.leaf_key) = (p.dataset, p.role, p.node, p.relation_key, p.leaf_key) GROUP BY u.i) t) AS rdp
-    FROM posted p GROUP BY p.dataset, p.role, p.node, p.relation_key, p.leaf_key
+    SELECT s.*, c.rdp FROM (
+      SELECT p.dataset, p.role, p.node, p.relation_key, p.leaf_key, sum(p.epsilon) AS epsilon, sum(p.delta) AS delta
+      FROM posted p GROUP BY 1, 2, 3, 4, 5) s
+    LEFT JOIN curves c USING (dataset, role, node, relation_key, leaf_key)
   )
   SELECT COALESCE(a.dataset, s.dataset), COALESCE(a.role, s.role), COALESCE(a.node, s.node), COALESCE(a.relation_key, s.relation_key), COALESCE(a.leaf_key, s.leaf_key)
   FROM dp.account a FULL JOIN summed s USING (dataset, role, node, relation_key, leaf_key)

@@ -1,0 +1,77 @@
+"""What the tests of the ledger share: refusals with their SQLSTATE and hint, spent budgets, and the books in balance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+from fix_cluster import Cluster
+
+Connection = psycopg.Connection[Any]
+
+
+@contextmanager
+def refused(sqlstate: str, words: str = "", *, hint: bool = True) -> Iterator[None]:
+    """The body must raise `sqlstate` with a message that has `words`, and a HINT."""
+    try:
+        yield
+    except psycopg.Error as error:
+        message = f"{error.diag.message_primary} / {error.diag.message_hint}"
+        assert error.sqlstate == sqlstate, f"{error.sqlstate}: {message}"
+        assert words in message
+        assert not hint or error.diag.message_hint
+        return
+    raise AssertionError(f"not refused with {sqlstate}")
+
+
+def one(connection: Connection, sql: str, *args: Any) -> Any:
+    """The single value that a query returns."""
+    row = connection.execute(sql, args).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def count(connection: Connection, *, epsilon: float = 0.01, predicate: str | None = None, table: str = "people") -> int:
+    """A paid dp_count."""
+    sql = "SELECT dp.dp_count(%s, %s, epsilon => %s, fresh => true)"
+    return int(one(connection, sql, table, predicate, epsilon))
+
+
+def spent(cluster: Cluster, dataset: str = "people", role: str = "") -> Decimal:
+    """Sum over the accounts of one tree (epsilon)."""
+    with cluster.connect() as conn:
+        sql = "SELECT COALESCE(sum(spent_epsilon), 0) FROM dp.account WHERE dataset = %s AND role = %s"
+        return Decimal(one(conn, sql, dataset, role))
+
+
+def charges(cluster: Cluster) -> int:
+    """Number of ledger rows."""
+    with cluster.connect() as conn:
+        return int(one(conn, "SELECT count(*) FROM dp.ledger"))
+
+
+def balanced(cluster: Cluster) -> None:
+    """Σ ledger = Σ accounts, in both trees; every release belongs to a committed charge."""
+    with cluster.connect() as conn:
+        assert conn.execute("SELECT * FROM dp._ledger_mismatch()").fetchall() == []
+        lonely = "SELECT count(*) FROM dp.release r LEFT JOIN dp.ledger l USING (request_id) WHERE l.request_id IS NULL"
+        assert one(conn, lonely) == 0
+
+
+@contextmanager
+def no_charge(cluster: Cluster) -> Iterator[None]:
+    """The body must leave ledger, accounts and releases exactly as they were."""
+
+    def state() -> list[Any]:
+        with cluster.connect() as conn:
+            return [
+                one(conn, f"SELECT md5(COALESCE(string_agg(t::text, '|' ORDER BY t::text), '')) FROM dp.{table} t")
+                for table in ("ledger", "account", "release", "closed_shape")
+            ]
+
+    before = state()
+    yield
+    assert state() == before
