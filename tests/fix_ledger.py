@@ -1,4 +1,4 @@
-"""What the tests of the ledger share: refusals with their SQLSTATE and hint, spent budgets, and the books in balance."""
+"""What the tests of the ledger share: refusals with SQLSTATE and hint, spent budgets, the books in balance."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import psycopg
+
 from fix_cluster import Cluster
 
 Connection = psycopg.Connection[Any]

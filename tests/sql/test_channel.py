@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 from fix_cluster import PASSWORD, PRIVATE, Cluster, private_cluster, standard
 from fix_ledger import balanced, charges, count, no_charge, one, refused, spent
 
@@ -254,8 +255,8 @@ def test_nothing_but_four_functions_for_the_channels_login(cluster: Cluster) -> 
         ).fetchall()
         assert [name for (name,) in found] == ["_answer", "_charge", "_hello"]
         readable = root.execute(
-            "SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace)"
-            " AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege('dp_channel', c.oid, 'SELECT')"
+            "SELECT c.oid::regclass FROM pg_class c"
+            " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace) AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege('dp_channel', c.oid, 'SELECT')"
         ).fetchall()
         assert readable == []
         groups = "SELECT count(*) FROM pg_auth_members WHERE member = 'dp_channel'::regrole"
@@ -270,7 +271,7 @@ def test_every_dblink_function_is_closed_to_analysts(cluster: Cluster) -> None:
     """A named dblink connection belongs to the backend: who can call any dblink function can use the channel."""
     with cluster.connect() as root:
         found = root.execute(
-            "SELECT p.proname, p.pronargs, array(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) t) FROM pg_proc p"
+            "SELECT p.proname, array(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) t) FROM pg_proc p"
             " JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'"
             " JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'dblink'"
         ).fetchall()
@@ -287,7 +288,7 @@ def test_every_dblink_function_is_closed_to_analysts(cluster: Cluster) -> None:
         assert leaks == 0
     with cluster.connect("alice") as alice:
         count(alice)  # the channel is open in this backend
-        for name, _, types in found:
+        for name, types in found:
             arguments = ", ".join(f"NULL::{t}" for t in types)
             for schema in ("dp_link.", ""):
                 with refused("42501" if schema else "42883", hint=False):
@@ -369,9 +370,11 @@ def test_a_database_wide_setting_does_not_reach_the_channel(cluster: Cluster) ->
             root.execute("SELECT dp._channel_open()")
             shown = one(
                 root,
-                "SELECT s FROM dp_link.dblink('dp_ledger', $$SELECT string_agg(current_setting(n), ' ' ORDER BY i) FROM unnest("
-                "ARRAY['statement_timeout','default_transaction_read_only','default_transaction_isolation','synchronous_commit',"
-                "'lock_timeout']) WITH ORDINALITY u(n, i)$$) AS t(s text)",
+                """SELECT s FROM dp_link.dblink('dp_ledger', $$
+                     SELECT string_agg(current_setting(n), ' ' ORDER BY i)
+                     FROM unnest(ARRAY['statement_timeout', 'default_transaction_read_only',
+                       'default_transaction_isolation', 'synchronous_commit', 'lock_timeout']) WITH ORDINALITY u(n, i)
+                   $$) AS t(s text)""",
             )
             assert shown == "0 off read committed on 5s"
             count(alice)
@@ -389,9 +392,8 @@ def test_a_clone_answers_nothing(cluster: Cluster) -> None:
     cluster.execute(f"CREATE DATABASE clone TEMPLATE {PRIVATE}", dbname="postgres")
     try:
         cluster.execute("GRANT CONNECT ON DATABASE clone TO dp_analyst, dp_channel", dbname="clone")
-        with no_charge(cluster), cluster.connect("alice", "clone") as alice:
-            with refused("DP006", "repair_channel"):
-                count(alice)
+        with no_charge(cluster), cluster.connect("alice", "clone") as alice, refused("DP006", "repair_channel"):
+            count(alice)
         with cluster.connect(dbname="clone") as root:
             root.execute("CALL dp.repair_channel()")
         with cluster.connect("alice", "clone") as alice, refused("DP006", "frozen"):
@@ -404,9 +406,11 @@ def test_a_clone_answers_nothing(cluster: Cluster) -> None:
 def test_no_account_is_locked_while_rows_are_read(cluster: Cluster) -> None:
     """A scan of many seconds beside 1,000 small paid questions of the same dataset: they finish meanwhile."""
     cluster.psql(
-        "CREATE TABLE slow (id int PRIMARY KEY, t text); INSERT INTO slow SELECT i, repeat('a', 10000000) FROM generate_series(1, 60) i;"
+        "CREATE TABLE slow (id int PRIMARY KEY, t text);"
+        "INSERT INTO slow SELECT i, repeat('a', 10000000) FROM generate_series(1, 60) i;"
         "CREATE TABLE quick (id int PRIMARY KEY);"
-        "CALL dp.create_dataset('both', epsilon => 10); CALL dp.protect('slow', 'both'); CALL dp.protect('quick', 'both');"
+        "CALL dp.create_dataset('both', epsilon => 10);"
+        "CALL dp.protect('slow', 'both'); CALL dp.protect('quick', 'both');"
         "CALL dp.describe_column('slow', 't'); CALL dp.publish('slow'); CALL dp.publish('quick');"
         "CALL dp.allot('alice', 'both', epsilon => 10)",
         user="boss",

@@ -1,0 +1,247 @@
+"""Killed clients and backends, restarts, and many clients on one budget: answers ⊆ committed charges, books in balance.
+
+Specification: design.md R2, facade-and-channel.md §2, issue "Rule R2". Every answer that reached a client is recorded by
+the client itself; afterwards each must be a release of a committed charge, and Σ ledger = Σ accounts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_cluster import Cluster, private_cluster, standard
+from fix_ledger import balanced, charges, count, one, spent
+
+REQUESTS = 200
+QUERY = "SELECT dp.dp_query(dp.dp_count_request('people', epsilon => 0.001, fresh => true))"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        standard(running)
+        running.execute("UPDATE dp.role_allotment SET epsilon = 10")
+        running.psql("CALL dp.create_dataset('few', epsilon => 1)", user="boss")
+        yield running
+
+
+class Askers:
+    """Clients in threads that ask until `REQUESTS` requests were tried, and keep every answer they got."""
+
+    def __init__(self, cluster: Cluster, threads: int = 4) -> None:
+        self.cluster = cluster
+        self.answers: dict[str, Any] = {}
+        self.failures: list[str | None] = []
+        self._lock = threading.Lock()
+        self._left = REQUESTS
+        self._pool = ThreadPoolExecutor(threads)
+        self._jobs = [self._pool.submit(self._work) for _ in range(threads)]
+
+    def _take(self) -> bool:
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0
+
+    def _work(self) -> None:
+        alice: psycopg.Connection[Any] | None = None
+        while self._take():
+            try:
+                alice = alice or self.cluster.connect("alice")
+                answer = one(alice, QUERY)
+                with self._lock:
+                    self.answers[answer["request_id"]] = answer["rows"]
+            except psycopg.Error as error:
+                with self._lock:
+                    self.failures.append(error.sqlstate)
+                if alice is not None and error.sqlstate != "DP006":
+                    alice.close()
+                    alice = None
+                time.sleep(0.02)
+        if alice is not None:
+            alice.close()
+
+    @property
+    def at_work(self) -> bool:
+        return not all(job.done() for job in self._jobs)
+
+    def join(self) -> None:
+        for job in self._jobs:
+            job.result(timeout=60)
+        self._pool.shutdown()
+
+
+def _holds(cluster: Cluster, askers: Askers) -> None:
+    """What the ledger must say of what the clients saw."""
+    balanced(cluster)
+    with cluster.connect() as conn:
+        released = dict(conn.execute("SELECT request_id::text, answer -> 'rows' FROM dp.release").fetchall())
+        paid = {row[0] for row in conn.execute("SELECT request_id::text FROM dp.ledger").fetchall()}
+        assert one(conn, "SELECT count(*) FROM dp.closed_shape") == 0
+    assert askers.answers, "nobody was answered"
+    assert set(askers.answers) <= paid
+    for request_id, rows in askers.answers.items():
+        assert released[request_id] == rows
+    with cluster.connect("alice") as alice:
+        count(alice)
+
+
+def _backends(cluster: Cluster, who: str) -> list[int]:
+    with cluster.connect() as conn:
+        rows = conn.execute("SELECT pid FROM pg_stat_activity WHERE usename = %s", [who]).fetchall()
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("whose", ["alice", "dp_channel"])
+def test_backends_are_terminated(cluster: Cluster, whose: str) -> None:
+    """pg_terminate_backend (SIGTERM) on the callers', then on the channel's backends, during 200 requests."""
+    before = charges(cluster)
+    askers, dice = Askers(cluster), random.Random(1)
+    with cluster.connect() as root:
+        while askers.at_work:
+            time.sleep(0.05)
+            if pids := _backends(cluster, whose):
+                root.execute("SELECT pg_terminate_backend(%s)", [dice.choice(pids)])
+    askers.join()
+    _holds(cluster, askers)
+    assert charges(cluster) - before <= REQUESTS + 1
+
+
+def test_clients_are_killed(cluster: Cluster) -> None:
+    """The client's process gets SIGKILL: the socket drops in the middle of a request."""
+    code = (
+        "import psycopg, sys\n"
+        "c = psycopg.connect(sys.argv[1], autocommit=True)\n"
+        f'while True:\n    print(c.execute("{QUERY}").fetchone()[0]["request_id"], flush=True)\n'
+    )
+    seen: set[str] = set()
+    for round_ in range(4):
+        words = [sys.executable, "-c", code, cluster.dsn("alice")]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            seen.add(client.stdout.readline().strip())
+            time.sleep(0.1 + 0.013 * round_)
+            client.send_signal(signal.SIGKILL)
+            seen |= {line.strip() for line in client.stdout if line.endswith("\n")}
+    deadline = time.monotonic() + 5
+    while _backends(cluster, "alice"):
+        assert time.monotonic() < deadline, "a backend outlives its client"
+        time.sleep(0.05)
+    balanced(cluster)
+    with cluster.connect() as conn:
+        paid = {row[0] for row in conn.execute("SELECT request_id::text FROM dp.ledger").fetchall()}
+    assert len(seen) > 4
+    assert seen <= paid
+
+
+def _sockets_dropped(cluster: Cluster) -> None:
+    """A client whose socket is closed without a Terminate message, right after it asked."""
+    alice = cluster.connect("alice")
+    alice.pgconn.send_query(QUERY.encode())
+    alice.pgconn.flush()
+    with socket.socket(fileno=os.dup(alice.pgconn.socket)) as raw:
+        raw.shutdown(socket.SHUT_RDWR)
+    alice.close()
+
+
+def test_a_dropped_socket_gives_nothing_back(cluster: Cluster) -> None:
+    before = charges(cluster)
+    for _ in range(5):
+        _sockets_dropped(cluster)
+    deadline = time.monotonic() + 5
+    while charges(cluster) - before < 5:
+        assert time.monotonic() < deadline, "a request that was sent is charged, whoever is left to hear the answer"
+        time.sleep(0.05)
+    balanced(cluster)
+
+
+def _restarted(cluster: Cluster, harm: Callable[[], None]) -> None:
+    askers = Askers(cluster)
+    time.sleep(0.4)
+    harm()
+    askers.join()
+    assert askers.failures, "the server was not harmed while requests ran"
+    _holds(cluster, askers)
+
+
+@pytest.mark.parametrize("whose", ["alice", "dp_channel"])
+def test_a_backend_gets_sigkill(cluster: Cluster, whose: str) -> None:
+    """kill -9: the postmaster restarts everybody; WAL replay leaves every committed charge."""
+    _restarted(cluster, lambda: os.kill(_backends(cluster, whose)[0], signal.SIGKILL))
+
+
+def test_the_server_restarts_at_once(cluster: Cluster) -> None:
+    def restart() -> None:
+        cluster.stop("immediate")
+        cluster.start()
+
+    _restarted(cluster, restart)
+
+
+def test_fifty_clients_never_overspend(cluster: Cluster) -> None:
+    """A budget of exactly 60 charges, 50 clients that ask 4 times each: 60 answers, 140 times DP001."""
+    cluster.psql(
+        "CREATE TABLE crowd (id int PRIMARY KEY); CALL dp.create_dataset('crowd', epsilon => 0.6);"
+        "CALL dp.protect('crowd', 'crowd'); CALL dp.publish('crowd'); CALL dp.allot('alice', 'crowd', epsilon => 0.6);"
+        "CALL dp.allot('bob', 'crowd', epsilon => 0.3)",
+        user="boss",
+    )
+    gate = threading.Barrier(50)
+
+    def client(i: int) -> list[str]:
+        with cluster.connect("bob" if i % 2 else "alice") as conn:
+            gate.wait()
+            return [_outcome(conn) for _ in range(4)]
+
+    with ThreadPoolExecutor(50) as pool:
+        outcomes = [outcome for each in pool.map(client, range(50)) for outcome in each]
+    assert outcomes.count("answer") == 60
+    assert outcomes.count("DP001") == 140
+    assert spent(cluster, "crowd") == Decimal("0.6")
+    assert spent(cluster, "crowd", "bob") <= Decimal("0.3")
+    balanced(cluster)
+
+
+def _outcome(conn: psycopg.Connection[Any]) -> str:
+    try:
+        count(conn, table="crowd", epsilon=0.01)
+    except psycopg.Error as error:
+        return str(error.sqlstate)
+    return "answer"
+
+
+def test_a_full_ledger_refuses_a_thousand_crumbs(cluster: Cluster) -> None:
+    """At its limit, 1,000 charges of 1e-14 are refused: sums are exact, nothing is rounded into the budget."""
+    cluster.psql(
+        "CREATE TABLE full_ (id int PRIMARY KEY); CALL dp.create_dataset('full', epsilon => 0.1);"
+        "CALL dp.protect('full_', 'full'); CALL dp.publish('full_'); CALL dp.allot('alice', 'full', epsilon => 0.1)",
+        user="boss",
+    )
+    cluster.psql(
+        """CREATE FUNCTION outcome(i int) RETURNS text LANGUAGE plpgsql AS $$
+           BEGIN PERFORM dp.dp_count('full_', epsilon => 1e-14, fresh => true); RETURN 'answered';
+           EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$"""
+    )
+    with cluster.connect("alice") as alice:
+        count(alice, table="full_", epsilon=0.1)
+        found = alice.execute("SELECT outcome(i), count(*) FROM generate_series(1, 1000) i GROUP BY 1").fetchall()
+        assert found == [("DP001", 1000)]
+    assert spent(cluster, "full") == Decimal("0.1")
+
+
+def test_the_log_holds_no_place_of_ours(cluster: Cluster) -> None:
+    """After all that: no Python error of the engine in the server's log."""
+    assert not re.search(r"pg_epsilon: \w+ at ", cluster.log), "an unforeseen error was logged"
