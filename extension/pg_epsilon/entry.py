@@ -8,6 +8,7 @@ raises them.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -278,7 +279,12 @@ def _compile(document: Any) -> Plan:
     settings = document.get("settings") or {}
     return make_plan(
         compile_request(
-            document, policy, _folder(settings), encoding=facts["encoding"], server_version=facts["version"]
+            document,
+            policy,
+            _folder(settings),
+            encoding=facts["encoding"],
+            server_version=facts["version"],
+            clock=time.time(),
         )
     )
 

@@ -20,6 +20,10 @@ UNAVAILABLE = "the private database could not complete the call"
 UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
 CLOSE_SECONDS = 5.0
 MAX_NAME = 63  # bytes
+# One round trip: a statement is its own transaction, and the row that names the analyst exists before the call is made.
+_AS = "WITH who AS MATERIALIZED (SELECT pg_catalog.set_config('dp.analyst', $1, true) AS name)"
+_QUERY = f"{_AS} SELECT dp.dp_query($2::jsonb)::text FROM who WHERE name = $1"
+_PLAN = f"{_AS} SELECT dp.dp_plan($2::jsonb)::text FROM who WHERE name = $1"
 
 
 class UpstreamPool:
@@ -39,6 +43,7 @@ class UpstreamPool:
             max_inactive_connection_lifetime=0,
             statement_cache_size=64,
             init=_prepare,
+            reset=_nothing_to_reset,
         )
 
     async def close(self) -> None:
@@ -75,7 +80,10 @@ class UpstreamPool:
         args: Sequence[Any] = (),
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
     ) -> list[tuple[Any, ...]]:
-        """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal."""
+        """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal.
+
+        analyst None: the statement needs no identity, or names it itself.
+        """
         try:
             connection = await self._pool.acquire(timeout=self._config.limits.acquire_timeout)
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -84,7 +92,7 @@ class UpstreamPool:
             async with asyncio.timeout(timeout):
                 rows = await _transaction(connection, analyst, sql, args)
         except asyncpg.PostgresError as error:
-            await self._rolled_back(connection)
+            await self._rolled_back(connection, analyst is not None)
             raise _refusal(error) from None
         except TimeoutError:
             self._retire(connection)
@@ -98,9 +106,11 @@ class UpstreamPool:
         await self._pool.release(connection)
         return rows
 
-    async def _rolled_back(self, connection: Any) -> None:
-        """Release rolls back what is open; a connection that cannot is dropped."""
+    async def _rolled_back(self, connection: Any, in_transaction: bool) -> None:
+        """A connection that cannot roll back is dropped."""
         try:
+            if in_transaction:
+                await connection.execute("ROLLBACK")
             await self._pool.release(connection)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
@@ -132,16 +142,16 @@ class Upstream:
         *,
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
     ) -> dict[str, Any]:
-        return await self._document("SELECT dp.dp_query($1::jsonb)::text", request, timeout)
+        return await self._document(_QUERY, request, timeout)
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
-        return await self._document("SELECT dp.dp_plan($1::jsonb)::text", request, None)
+        return await self._document(_PLAN, request, None)
 
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return await self._pool.call(self._analyst, sql, args)
 
     async def _document(self, sql: str, request: dict[str, Any], seconds: float | None) -> dict[str, Any]:
-        rows = await self._pool.call(self._analyst, sql, (json.dumps(request),), seconds)
+        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request)), seconds)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
             raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)
@@ -157,11 +167,16 @@ async def _prepare(connection: Any) -> None:
     await connection.fetchval("SELECT 1")
 
 
+async def _nothing_to_reset(connection: Any) -> None:
+    """The gateway's sessions hold no state: the analyst's name is local to a transaction."""
+
+
 async def _transaction(connection: Any, analyst: str | None, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    if analyst is None:
+        return [tuple(row) for row in await connection.fetch(sql, *args)]
     # Not asyncpg's context manager: on a cancel it would wait for the backend before it lets go.
     await connection.execute("BEGIN")
-    if analyst is not None:
-        await connection.fetchval("SELECT pg_catalog.set_config('dp.analyst', $1, true)", analyst)
+    await connection.fetchval("SELECT pg_catalog.set_config('dp.analyst', $1, true)", analyst)
     rows = [tuple(row) for row in await connection.fetch(sql, *args)]
     await connection.execute("COMMIT")
     return rows
@@ -170,7 +185,9 @@ async def _transaction(connection: Any, analyst: str | None, sql: str, args: Seq
 def _refusal(error: asyncpg.PostgresError) -> Refusal:
     state = error.sqlstate or ""
     if state.startswith("DP0") or state in PASSED_ON:
-        return Refusal(state, str(error.args[0]) if error.args else "", None, getattr(error, "hint", None))
+        # class DP is raised with the engine's own words only; PostgreSQL's DETAIL can name what was not published
+        detail = getattr(error, "detail", None) if state.startswith("DP0") else None
+        return Refusal(state, str(error.args[0]) if error.args else "", detail, getattr(error, "hint", None))
     return _unavailable(error)
 
 

@@ -18,7 +18,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
     'version', (SELECT version FROM dp.policy_state),
     'oid', rel.oid::bigint, 'schema', rel.nspname, 'name', rel.relname,
-    'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of,
+    'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of, 'refresh_every', extract(epoch FROM rel.refresh_every)::bigint,
     'unit_column', rel.unit_column, 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
     'scale', rel.scale::text, 'partition_by', rel.partition_by, 'grid', rel.grid,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),

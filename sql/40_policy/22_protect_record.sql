@@ -43,8 +43,9 @@ BEGIN
   END IF;
   INSERT INTO dp.protection AS h (relation_key, dataset, partition_by, grid) VALUES (key, dataset, partition_by, grid)
   ON CONFLICT ON CONSTRAINT protection_pkey DO UPDATE SET partition_by = COALESCE(h.partition_by, EXCLUDED.partition_by), grid = COALESCE(h.grid, EXCLUDED.grid), carried_to = NULL;
-  INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid)
-  VALUES (relation, dataset, key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid);
+  INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid, data_version)
+  VALUES (relation, dataset, key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid,
+          1 + COALESCE((SELECT max(r.data_version) FROM dp.release r WHERE r.relation_key = key), 0));
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';

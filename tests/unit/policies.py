@@ -34,6 +34,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "relation_key": "public.people",
         "data_version": 1,
         "data_as_of": "2026-01-01 00:00:00+00",
+        "refresh_every": None,
         "unit_column": None,
         "unit_path": None,
         "max_rows_per_unit": None,
@@ -84,10 +85,10 @@ def fold(expressions: Sequence[str]) -> Sequence[str | None]:
     return [text.split("'")[1] if "'" in text else text for text in expressions]
 
 
-def asked(policy: Policy, **members: Any) -> Request:
+def asked(policy: Policy, clock: float = 0, **members: Any) -> Request:
     relation = {"schema": policy.relation.schema, "name": policy.relation.name}
     body = {"version": 1, "from": relation, "aggregates": ["count(*)"], **members}
-    return compile_request(body, policy, fold, encoding="UTF8", server_version=150000)
+    return compile_request(body, policy, fold, encoding="UTF8", server_version=150000, clock=clock)
 
 
 def planned(policy: Policy, **members: Any) -> Plan:

@@ -90,6 +90,13 @@ def test_another_data_version_or_policy_is_another_question() -> None:
     assert len(texts) == 4
 
 
+def test_a_declared_period_moves_by_the_clock() -> None:
+    daily = row_policy(refresh_every=86400)
+    texts = [canonical_text(asked(daily, clock)) for clock in (0, 86399, 86400)]
+    assert texts[0] == texts[1] != texts[2]
+    assert canonical_text(asked(row_policy(), 0)) == canonical_text(asked(row_policy(), 86400))
+
+
 def test_version_and_oids_do_not_matter() -> None:
     assert canonical_text(asked(row_policy())) == canonical_text(asked(row_policy(oid=99, version=7)))
 

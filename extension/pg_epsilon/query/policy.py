@@ -49,6 +49,7 @@ class Policy:
     version: int
     data_version: int
     data_as_of: str
+    refresh_every: int | None
     published: bool
     linked: bool
     unit_column: str | None
@@ -60,6 +61,10 @@ class Policy:
     grid: Mapping[str, Any] | None
     primary_key: tuple[str, ...]
     digest: str
+
+    def data_version_at(self, clock: float) -> tuple[int, int]:
+        """What a cached answer must match: the owner's counter and the number of the declared period, if there is one."""
+        return self.data_version, int(clock // self.refresh_every) if self.refresh_every else 0
 
     @property
     def has_user_units(self) -> bool:
@@ -88,6 +93,7 @@ def policy_from_json(document: Mapping[str, Any]) -> Policy:
         version=document["version"],
         data_version=document["data_version"],
         data_as_of=document["data_as_of"],
+        refresh_every=document["refresh_every"],
         published=document["published"],
         linked=document["linked"],
         unit_column=document["unit_column"],

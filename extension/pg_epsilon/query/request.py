@@ -69,6 +69,7 @@ class Request:
     fresh: bool
     confidence: Decimal
     partitions: Partitions | None
+    data_version: tuple[int, int]
 
     @property
     def cells(self) -> int:
@@ -100,12 +101,13 @@ class Request:
 
 
 def compile_request(
-    document: Mapping[str, Any], policy: Policy, fold: Fold, *, encoding: str, server_version: int
+    document: Mapping[str, Any], policy: Policy, fold: Fold, *, encoding: str, server_version: int, clock: float
 ) -> Request:
     """Validate a request document against the relation's policy.
 
-    fold evaluates constant SQL under the session's settings. Errors: DP003 for any unknown member or shape, DP004 for
-    what is not declared, DP005 for parameters out of range; nothing is charged and no row is read here.
+    fold evaluates constant SQL under the session's settings; clock is the time in seconds, for declared periods.
+    Errors: DP003 for any unknown member or shape, DP004 for what is not declared, DP005 for parameters out of range;
+    nothing is charged and no row is read here.
     """
     unknown = set(document) - MEMBERS
     if unknown or document.get("version") != 1:
@@ -123,7 +125,7 @@ def compile_request(
         now=settings.get("now"),
     )
     where = _text(document.get("where"), "where")
-    predicate = compile_predicate(where, scope, fold).sql if where is not None else None
+    predicate = _predicate(where, scope, fold)
     keys = tuple(_key(text, scope) for text in _list(document.get("keys"), "keys"))
     aggregates = tuple(_aggregate(a, policy, scope, fold) for a in _list(document.get("aggregates"), "aggregates"))
     if len(aggregates) > MAX_AGGREGATES:
@@ -144,10 +146,24 @@ def compile_request(
         fresh=document.get("fresh") is True,
         confidence=_confidence(settings.get("dp.confidence")),
         partitions=touched_partitions(policy, where, scope, fold),
+        data_version=policy.data_version_at(clock),
     )
     if request.cells > MAX_KEYS:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_KEYS} groups", "Group by fewer keys, or declare coarser domains.")
     return request
+
+
+def _predicate(text: str | None, scope: Scope, fold: Fold) -> str | None:
+    """Validated SQL of a predicate; a refusal shows where in the asker's own text it stands."""
+    if text is None:
+        return None
+    try:
+        return compile_predicate(text, scope, fold).sql
+    except DPError as error:
+        if error.position is not None and error.detail is None:
+            near = " ".join(text[error.position : error.position + 40].split())
+            error.detail = f'At character {error.position + 1} of the predicate, near "{near}".'
+        raise
 
 
 def _key(text: Any, scope: Scope) -> Key:
@@ -173,7 +189,7 @@ def _aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate
         )
     name = str(parts.get("name") or "count")
     where = _text(parts.get("filter"), "filter")
-    filter_sql = compile_predicate(where, scope, fold).sql if where is not None else None
+    filter_sql = _predicate(where, scope, fold)
     argument = _text(parts.get("argument"), "argument")
     if parts.get("distinct") is True:
         _check_unit_argument(argument, policy, scope)
@@ -316,4 +332,4 @@ def _text(value: Any, member: str) -> str | None:
 
 def canonical_text(request: Request) -> str:
     """The canonical form as one text, to hash and to compare."""
-    return json.dumps([request.canonical(), request.policy.data_version], sort_keys=True)
+    return json.dumps([request.canonical(), request.data_version], sort_keys=True)
