@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint test test-all test-pg17 test-bare test-user demo demo-stop bench clean
+.PHONY: help dev sql lint test test-all test-pg17 test-other test-bare test-user demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -24,6 +24,9 @@ test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie make test demo demo-stop
 
+test-other: dev ## the same on whichever of Debian 12 (PostgreSQL 15) and 13 (17) this is not
+	@. /etc/os-release; [ "$$VERSION_CODENAME" = trixie ] && release=bookworm || release=trixie; scripts/chroot.sh $$release make test demo demo-stop
+
 test-bare: dev ## make test and make demo on a bare Debian 12, in a chroot (needs root)
 	@scripts/chroot.sh --always bookworm make test demo demo-stop
 
@@ -31,10 +34,10 @@ test-user: dev sql ## a few tests as an ordinary user, who cannot become postgre
 	@scripts/test.sh --as-user
 
 demo: dev sql ## real data, two analysts, a guided psql session through the proxy
-	@"$$(scripts/paths.py venv)/bin/python" demo/demo.py start
+	@/usr/bin/python3 demo/demo.py start
 
 demo-stop: ## stop what `make demo` started
-	@"$$(scripts/paths.py venv)/bin/python" demo/demo.py stop
+	@/usr/bin/python3 demo/demo.py stop
 
 bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs one, for example bench-core
 	@for file in tests/benchmarks/bench_*.py; do name=$${file##*/bench_}; $(MAKE) --no-print-directory bench-$${name%.py} || exit 1; done
@@ -44,3 +47,6 @@ bench-%: dev sql
 
 clean: ## remove what was built (not the Python environment, not the demo)
 	@rm -rf build .mypy_cache .ruff_cache
+
+distclean: demo-stop clean ## remove all that make ever made here: demo, chroots, Python environments
+	@rm -rf --one-file-system "$$(scripts/paths.py runtime)" "$$(scripts/paths.py venv)" .venv-pgspot
