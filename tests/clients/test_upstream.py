@@ -66,7 +66,7 @@ async def test_errors_become_refusals(pool: UpstreamPool, raised: str, told: str
         await pool.as_analyst("alice").query({"raise": raised})
     assert refused.value.sqlstate == told
     assert (refused.value.message == "told") == (raised == told)
-    assert refused.value.detail is None, "DETAIL never leaves"
+    assert refused.value.detail == ("private" if raised == "DP001" else None), "only the engine's own DETAIL leaves"
     assert (await pool.as_analyst("alice").query({}))["who"] == "alice"
 
 

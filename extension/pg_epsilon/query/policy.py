@@ -63,7 +63,7 @@ class Policy:
     digest: str
 
     def data_version_at(self, clock: float) -> tuple[int, int]:
-        """What a cached answer must match: the owner's counter and the number of the declared period, if there is one."""
+        """What a cached answer must match: the owner's counter, and the number of the declared period if any."""
         return self.data_version, int(clock // self.refresh_every) if self.refresh_every else 0
 
     @property
