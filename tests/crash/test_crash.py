@@ -1,7 +1,7 @@
 """Killed clients and backends, restarts, and many clients on one budget: answers ⊆ committed charges, books in balance.
 
-Specification: design.md R2, facade-and-channel.md §2, issue "Rule R2". Every answer that reached a client is recorded by
-the client itself; afterwards each must be a release of a committed charge, and Σ ledger = Σ accounts.
+Specification: design.md R2, facade-and-channel.md §2. Every answer that reached a client is kept by the client itself;
+afterwards each must be a release of a committed charge, and Σ ledger = Σ accounts.
 """
 
 from __future__ import annotations

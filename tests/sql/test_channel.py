@@ -256,7 +256,8 @@ def test_nothing_but_four_functions_for_the_channels_login(cluster: Cluster) -> 
         assert [name for (name,) in found] == ["_answer", "_charge", "_hello"]
         readable = root.execute(
             "SELECT c.oid::regclass FROM pg_class c"
-            " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace) AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege('dp_channel', c.oid, 'SELECT')"
+            " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace)"
+            " AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege('dp_channel', c.oid, 'SELECT')"
         ).fetchall()
         assert readable == []
         groups = "SELECT count(*) FROM pg_auth_members WHERE member = 'dp_channel'::regrole"
