@@ -16,6 +16,7 @@ from pg_epsilon.query.restriction import restriction
 MAX_LEAVES = 10_000
 REST = "rest"
 _HINT = """grid => '{"origin": "2024-01-01", "width": "7 days"}', or '{"list": ["north", "south"]}'"""
+_LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _EPOCH = datetime(1970, 1, 1)
 
@@ -136,6 +137,9 @@ def _cells(axis: Axis, grid: Mapping[str, Any], found: Any, name: str, type_name
         cells = set(range(first, min(last, first + MAX_LEAVES) + 1))
     if not cells or len(cells) > MAX_LEAVES:
         return None
+    limit = _LIMITS.get(type_name)
+    if limit is not None and not -limit <= origin + min(cells) * width <= origin + (max(cells) + 1) * width < limit:
+        return None  # a cell's end is no value of the type: the statement could not be written
     bounds = [(axis.text(origin + c * width), axis.text(origin + (c + 1) * width)) for c in sorted(cells)]
     runs: list[tuple[str, str]] = []
     for lower, upper in bounds:
