@@ -1,0 +1,104 @@
+"""Everything an analyst may try, over both ways in: nothing about a row comes back, and nothing is charged.
+
+Each line of attacks*.sql runs on three states of the tables, which differ by one row, and by all of them. Whatever comes
+back (rows, types, command tags, errors in full, notices) must be the same, and what is charged must be what the line says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from attack_lines import Attack, Mallory, Seen, attacks
+from fix_stack import Stack, stack_at_work
+
+FILES = ("attacks.sql", "attacks_catalog.sql", "attacks_forged.sql")
+EVERY = [attack for file in FILES for attack in attacks(file)]
+
+# In the private database, beside the standard tables: what an owner has and never published.
+WORLD = """
+CREATE TABLE notes (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text);
+CREATE VIEW grown AS SELECT * FROM people WHERE age > 37;
+CREATE MATERIALIZED VIEW ages AS SELECT age, count(*) FROM people GROUP BY age;
+CREATE SEQUENCE ticket;
+CREATE INDEX people_age ON people (age);
+"""
+# The secret is a row of every relation; the engine's answers to it are in range and its values are hostile.
+SECRET = """
+INSERT INTO people VALUES (-1, 37, 'it''s', '%', 99999, '2024-12-31', 'NaN');
+INSERT INTO customers VALUES (-1, 'secret'); INSERT INTO orders VALUES (-1, -1, '2024-06-06', 'paid');
+INSERT INTO items VALUES (-1, 'sku0', 89); INSERT INTO notes (body) VALUES ('secret'); SELECT nextval('ticket');
+"""
+STATES = {
+    "present": SECRET,
+    "absent": "DELETE FROM items WHERE order_id = -1; DELETE FROM orders WHERE id = -1; DELETE FROM customers WHERE id = -1;"
+    "DELETE FROM people WHERE id = -1; DELETE FROM notes; SELECT nextval('ticket');",
+    "empty": "DELETE FROM items; DELETE FROM orders; DELETE FROM customers; DELETE FROM people; SELECT setval('ticket', 1);",
+}
+SETTLE = ("REFRESH MATERIALIZED VIEW ages", "VACUUM ANALYZE people, customers, orders, items, notes, ages")
+# What another analyst asked before: free for everybody, but its text is his.
+BOB = (
+    "SELECT dp_count('people', $$sex = 'f' AND age > 21$$, epsilon => 0.123)",
+    "SELECT dp_count('people', $$sex = 'mallory'$$, epsilon => 0.001)",
+)
+ACCOUNTS = (
+    "SELECT (SELECT count(*) FROM dp.ledger), (SELECT md5(string_agg(a::text, ',' ORDER BY a::text)) FROM dp.account a)"
+)
+
+
+def _enter(stack: Stack, script: str) -> None:
+    stack.cluster.psql(script)
+    stack.cluster.execute(*SETTLE)
+
+
+def _observe(mallory: Mallory, attack: Attack, owner: psycopg.Connection[Any]) -> Seen:
+    before = owner.execute(ACCOUNTS).fetchone()
+    seen = mallory.launch(attack)
+    after = owner.execute(ACCOUNTS).fetchone()
+    assert before is not None and after is not None
+    seen.charged = after[0] - before[0]
+    assert (seen.charged == 0) == (before == after), f"ledger and accounts disagree after {attack.key}"
+    return seen
+
+
+@pytest.fixture(scope="module")
+def observed() -> dict[str, dict[str, Seen]]:
+    """By attack, by state: what came back. Autovacuum would move transaction counters by itself."""
+    found: dict[str, dict[str, Seen]] = {attack.key: {} for attack in EVERY}
+    with stack_at_work(autovacuum="off") as stack, stack.cluster.connect() as owner:
+        stack.cluster.psql(WORLD, user="boss")
+        with stack.connect("bob") as bob:
+            for question in BOB:
+                bob.execute(question)
+        mallory = Mallory(stack)
+        # Charged ones last: what is left of a budget shall be the same in every state before.
+        for some in (False, True):
+            for state, script in STATES.items():
+                _enter(stack, script)
+                for attack in EVERY:
+                    if attack.pays is some:
+                        found[attack.key][state] = _observe(mallory, attack, owner)
+        mallory.close()
+    return found
+
+
+@pytest.mark.parametrize("attack", EVERY, ids=[attack.key for attack in EVERY])
+def test_an_attack_learns_nothing(attack: Attack, observed: dict[str, dict[str, Seen]]) -> None:
+    seen = observed[attack.key]
+    first = seen["present"]
+    assert first.stopped is None, f"set-up failed with {first.outcome}: {first.stopped}"
+    assert first.outcome in attack.expected, first.transcript
+    if attack.value is not None:
+        assert first.value == attack.value
+    for state, other in seen.items():
+        assert other.transcript == first.transcript, f"'present' and {state!r} can be told apart"
+        assert other.charged == (attack.charged if attack.fresh or other is first else 0), f"charged in state {state!r}"
+
+
+def test_the_table_is_as_large_as_promised() -> None:
+    """At least 80 different attacks, each way in used by at least 60, no name twice on one way."""
+    assert len({attack.name for attack in EVERY}) >= 80
+    assert len({attack.key for attack in EVERY}) == len(EVERY)
+    for way in ("simple", "extended", "direct"):
+        assert sum(attack.way == way for attack in EVERY) >= 60
