@@ -61,6 +61,11 @@ class Demo:
         self.make_private()
         say(f"policy: what {OWNER} declares (demo/policy.sql)")
         self.cluster.psql(PRIVATE, (HERE / "policy.sql").read_text(), role=OWNER)
+        problems = self.cluster.psql(
+            PRIVATE, "SELECT object, problem FROM dp.check() WHERE severity = 'error'", role=OWNER
+        )
+        if problems:
+            raise Failed(f"dp.check() finds:\n{problems}")
         say("the facade: the shape of what is published, no rows")
         self.configure()
         self.make_facade()
@@ -102,7 +107,9 @@ class Demo:
         self.cluster.psql(PRIVATE, (self.cluster.paths.build / "sql/pg_epsilon_install.sql").read_text())
         grants = f"GRANT dp_admin TO {OWNER}; GRANT dp_analyst TO {', '.join(ANALYSTS)};"
         grants += f"ALTER ROLE dp_gateway LOGIN PASSWORD '{self.verifier('dp_gateway')}';"
-        grants += f"GRANT CONNECT ON DATABASE {PRIVATE} TO {OWNER}"
+        grants += f"GRANT CONNECT ON DATABASE {PRIVATE} TO {OWNER};"
+        # An analyst's login is good for the whole cluster, and any database's catalogs tell the sizes of all of them.
+        grants += f"REVOKE CONNECT ON DATABASE postgres, template1, {TEMPLATE} FROM PUBLIC"
         self.cluster.psql(PRIVATE, grants)
 
     @property

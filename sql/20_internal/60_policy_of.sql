@@ -18,7 +18,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
     'version', (SELECT version FROM dp.policy_state),
     'oid', rel.oid::bigint, 'schema', rel.nspname, 'name', rel.relname,
-    'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of, 'refresh_every', extract(epoch FROM rel.refresh_every)::bigint,
+    'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of::timestamptz(0)::text, 'refresh_every', extract(epoch FROM rel.refresh_every)::bigint,
     'unit_column', rel.unit_column, 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
     'scale', rel.scale::text, 'partition_by', rel.partition_by, 'grid', rel.grid,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
@@ -49,7 +49,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                   'collation', CASE WHEN a.attcollation <> ty.typcollation THEN format('%I.%I', cn.nspname, co.collname) END,
                   'labels', (SELECT jsonb_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.base),
                   'policy', (SELECT to_jsonb(cp) - 'relation' - 'attnum' - 'attname' FROM dp.column_policy cp
-                             WHERE cp.relation = rel.oid AND cp.attnum = a.attnum AND cp.attname = a.attname)) ORDER BY a.attnum)
+                             WHERE cp.relation = rel.oid AND cp.attname = a.attname
+                               AND (cp.attnum = a.attnum OR (SELECT dp._frozen(d.incarnation) FROM dp.dataset d WHERE d.name = rel.dataset)))) ORDER BY a.attnum)
                 FROM pg_attribute a
                 JOIN pg_type ty ON ty.oid = a.atttypid
                 CROSS JOIN LATERAL dp._base_type(a.atttypid, a.atttypmod) t

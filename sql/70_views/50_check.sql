@@ -83,7 +83,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'warning', p.relation::text, 'max_rows_per_unit is not declared: only users can be counted, not rows', 'Protect it with max_rows_per_unit.'
   FROM protected p WHERE p.unit = 'user' AND p.max_rows_per_unit IS NULL
   UNION ALL
-  SELECT 'warning', d.datname, format('analyst %I may connect to this database of the same cluster: its catalogs show sizes and activity', r.rolname),
+  SELECT 'error', d.datname, format('analyst %I may connect to this database of the same cluster: its catalogs show sizes and activity', r.rolname),
          format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC, and grant it to those who need it; or keep the private database in a cluster of its own', d.datname)
   FROM pg_database d, analysts r
   WHERE d.datallowconn AND NOT r.rolsuper AND d.datname <> current_database() AND has_database_privilege(r.oid, d.oid, 'CONNECT')
