@@ -58,7 +58,7 @@ def require_bounded(ctx: Context, node: Any, term: Term) -> tuple[int, int]:
             node, "arithmetic on floating point values can overflow", "use numeric(p,s) or integer columns, or compare"
         )
     if term.kind not in EXACT:
-        raise ctx.refuse(node, f"arithmetic on {term.kind.value} is not supported", "use numeric or integer columns")
+        raise ctx.refuse(node, f"arithmetic on {term.kind.value} is not supported", "Use numeric or integer columns.")
     if term.size is None:
         raise ctx.refuse(
             node, "arithmetic on an unbounded numeric can overflow", "ask the owner for a numeric(p,s) column"
@@ -69,7 +69,7 @@ def require_bounded(ctx: Context, node: Any, term: Term) -> tuple[int, int]:
 def bounded(ctx: Context, node: Any, size: tuple[int, int]) -> tuple[int, int]:
     """Return `size`, or refuse a result that could come near the limits of numeric and float8."""
     if max(size) > MAX_DIGITS:
-        raise ctx.refuse(node, "the result could have too many digits", "use fewer multiplications")
+        raise ctx.refuse(node, "the result could have too many digits", "Use fewer multiplications.")
     return size
 
 
@@ -88,7 +88,7 @@ def arithmetic(ctx: Context, node: Any, operator: str, left: Term, right: Term) 
     columns = left.columns | right.columns
     a, b = numeric_sql(left), numeric_sql(right)
     if operator in "/%" and not right.nonzero and not right.null:
-        raise ctx.refuse(node, "the divisor may be zero", "divide by a non-zero constant or by NULLIF(x, 0)")
+        raise ctx.refuse(node, "the divisor may be zero", "Divide by a non-zero constant or by NULLIF(x, 0).")
     if operator in "+*" and a > b:
         a, b = b, a
     size = bounded(ctx, node, _size(operator, first, second, whole))
@@ -126,7 +126,7 @@ def _moments(ctx: Context, node: Any, operator: str, left: Term, right: Term) ->
         raise ctx.refuse(
             node,
             f"{left.kind.value} {operator} {right.kind.value} is not supported on columns",
-            "move the arithmetic to the constant: x > now() - interval '7 days'",
+            "Move the arithmetic to the constant: x > now() - interval '7 days'.",
         )
     return Term(f"({left.sql} {operator} {right.sql})", type_, size=(10, 0) if type_ is INT4 else None)
 
@@ -138,7 +138,7 @@ def negative(ctx: Context, node: Any, term: Term, operator: str) -> Term:
     if term.kind is Kind.FLOAT:
         return term if operator == "+" else Term(f"(- {term.sql})", term.type, term.columns)
     if term.kind not in EXACT:
-        raise ctx.refuse(node, f"a sign before {term.kind.value} is not supported", "use it with numbers")
+        raise ctx.refuse(node, f"a sign before {term.kind.value} is not supported", "Use it with numbers.")
     if operator == "+":
         return term
     type_ = WIDE if term.kind is Kind.INT else NUMERIC

@@ -94,14 +94,14 @@ def named_type(ctx: Context, node: Any) -> tuple[Type, str]:
         precision = f"({modifiers[1]})" if len(modifiers) == 2 else ""
         return type_, f"interval {_INTERVAL_FIELDS[modifiers[0]]}{precision}"
     if names[0] not in _WITH_MODIFIER:
-        raise ctx.refuse(node, f"type {names[0]} takes no modifier", "leave it out")
+        raise ctx.refuse(node, f"type {names[0]} takes no modifier", "Leave it out.")
     return type_, f"pg_catalog.{names[0]}({', '.join(str(item) for item in modifiers)})"
 
 
 def _modifier(ctx: Context, node: Any, item: Any) -> int:
     if type(item) is ast.A_Const and isinstance(item.val, ast.Integer):
         return int(item.val.ival or 0)
-    raise ctx.refuse(node, "a type modifier must be an integer", "leave it out")
+    raise ctx.refuse(node, "a type modifier must be an integer", "Leave it out.")
 
 
 def _enum(ctx: Context, names: list[Any]) -> Type | None:
@@ -125,9 +125,9 @@ def _spellings(names: list[str]) -> list[list[str]]:
 def compile_cast(ctx: Context, node: Any) -> Term:
     """Compile `x::type`, `CAST(x AS type)` and `type 'text'`."""
     if type(node.typeName) is not ast.TypeName:
-        raise ctx.refuse(node, "this cast is not supported", "use ::type")
+        raise ctx.refuse(node, "this cast is not supported", "Use ::type.")
     if node.typeName.arrayBounds is not None:
-        raise ctx.refuse(node, "arrays are supported only in = ANY (...) and <> ALL (...)", "list the values with IN")
+        raise ctx.refuse(node, "arrays are supported only in = ANY (...) and <> ALL (...)", "List the values with IN.")
     type_, name = named_type(ctx, node.typeName)
     term = ctx.compile(node.arg)
     if term.constant:
@@ -143,7 +143,7 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
     """Return a constant converted to `type_`, spelled `name`; text is read as the literal it stands for."""
     origin = term.origin or node
     if not term.constant:
-        raise ctx.refuse(node, "the elements of an array must be constants", "write OR")
+        raise ctx.refuse(node, "the elements of an array must be constants", "Write OR.")
     modified = _modified(type_, name)
     if term.kind is Kind.TEXT and type_.kind is not Kind.TEXT:
         term = replace(untyped(term.value), origin=origin)
@@ -159,14 +159,14 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
     if term.type == type_ and not modified:
         return term
     if type_.kind is Kind.ENUM:
-        raise ctx.refuse(node, "only a string constant can be cast to an enum", "write the label in quotes")
+        raise ctx.refuse(node, "only a string constant can be cast to an enum", "Write the label in quotes.")
     return fold_term(ctx, origin, Term(f"{term.sql}::{name}", type_))
 
 
 def cast_column(ctx: Context, node: Any, term: Term, type_: Type, name: str) -> Term:
     """Return a column's value converted to `type_`; what PostgreSQL could not convert becomes NULL or infinity."""
     if _modified(type_, name):
-        raise ctx.refuse(node, f"a cast of a column to {name} is not supported", "cast without a modifier")
+        raise ctx.refuse(node, f"a cast of a column to {name} is not supported", "Cast without a modifier.")
     converter = _COLUMN_CASTS.get((term.kind, type_.kind))
     converted = converter(ctx, node, term, type_) if converter else None
     if converted is None:

@@ -45,7 +45,7 @@ def boolean(ctx: Context, node: Any, term: Term) -> Term:
     """Return `term` as a boolean, or refuse."""
     term = coerce(ctx, node, term, BOOL)
     if term.kind is not Kind.BOOL:
-        raise ctx.refuse(node, f"a condition must be boolean, not {term.kind.value}", "compare it with something")
+        raise ctx.refuse(node, f"a condition must be boolean, not {term.kind.value}", "Compare it with something.")
     return term
 
 
@@ -159,13 +159,13 @@ def settle(ctx: Context, node: Any, terms: Sequence[Term], strict: bool = True) 
     typed = {term.type for term in terms if term.kind is not Kind.UNKNOWN}
     if len(kinds) > 1 or len({type_.name for type_ in typed}) > 1:
         names = " and ".join(sorted({type_.name.removeprefix("pg_catalog.") for type_ in typed}))
-        raise ctx.refuse(node, f"{names} do not go together", "write the constant in the type of the column")
+        raise ctx.refuse(node, f"{names} do not go together", "Write the constant in the type of the column.")
     type_ = next(iter(typed))
     if type_.kind is Kind.OTHER:
         raise ctx.refuse(
             node,
             f"values of type {type_.name} cannot be compared here",
-            "only IS NULL and IS NOT NULL work on columns of this type",
+            "Only IS NULL and IS NOT NULL work on columns of this type.",
         )
     return tuple(coerce(ctx, node, term, type_) for term in terms), type_
 
@@ -181,7 +181,7 @@ def _settle_numbers(ctx: Context, node: Any, terms: Sequence[Term], strict: bool
     if all(one.name == FLOAT4.name for one in typed):
         return tuple(coerce(ctx, node, term, FLOAT4) for term in terms), FLOAT4
     if strict and FLOAT4.name in floats:
-        raise ctx.refuse(node, "real and other number types do not go together here", "compare them instead")
+        raise ctx.refuse(node, "real and other number types do not go together here", "Compare them instead.")
     return tuple(_as_float(ctx, node, term) for term in terms), FLOAT8
 
 
@@ -198,7 +198,7 @@ def _as_float(ctx: Context, node: Any, term: Term) -> Term:
         raise ctx.refuse(
             node,
             "an unbounded numeric cannot be compared with a floating point value: the conversion may fail",
-            "compare each with a constant, or ask the owner for numeric(p,s)",
+            "Compare each with a constant, or ask the owner for numeric(p,s).",
         )
     return Term(f"{term.sql}::{FLOAT8.name}", FLOAT8, term.columns)
 
@@ -211,7 +211,7 @@ def fits_float(term: Term) -> bool:
 def _settle_text(ctx: Context, node: Any, terms: Sequence[Term]) -> tuple[tuple[Term, ...], Type]:
     columns = [term.type for term in terms if not term.constant]
     if len({(type_.collation, type_.deterministic) for type_ in columns}) > 1:
-        raise ctx.refuse(node, "the columns have different collations", "compare each with a constant")
+        raise ctx.refuse(node, "the columns have different collations", "Compare each with a constant.")
     padded = {term.type.name == BPCHAR.name for term in terms if term.kind is Kind.TEXT}
     base = BPCHAR if padded == {True} else TEXT
     collation, deterministic = (columns[0].collation, columns[0].deterministic) if columns else (None, True)
@@ -236,7 +236,7 @@ def _align_moments(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Te
         raise ctx.refuse(
             node,
             f"columns of {left.kind.value} and {right.kind.value} cannot be compared: it depends on the time zone",
-            "cast the timestamp with time zone: (x AT TIME ZONE 'UTC')",
+            "Cast the timestamp with time zone: (x AT TIME ZONE 'UTC').",
         )
     zone = quote_zone(ctx, node)
     converted = {

@@ -82,7 +82,7 @@ class Context:
             value = getattr(node, slot)
             if value not in _DEFAULTS.get((type(node), slot), (None, False)):
                 what = _FIELD_WORDS.get(slot, f"{type(node).__name__}.{slot}")
-                raise self.refuse(node, f"{what} is not supported in an expression", "leave it out")
+                raise self.refuse(node, f"{what} is not supported in an expression", "Leave it out.")
 
     def folded(self, sql: str, node: Any, what: str) -> str | None:
         """Have PostgreSQL evaluate a constant (no columns) to text, once; its refusal is DP003 at `node`."""
@@ -90,5 +90,5 @@ class Context:
             try:
                 self.memo[sql] = self.fold([sql])[0]
             except FoldError:
-                raise self.refuse(node, f"{what} cannot be evaluated", "check the constant") from None
+                raise self.refuse(node, f"{what} cannot be evaluated", "Check the constant.") from None
         return self.memo[sql]

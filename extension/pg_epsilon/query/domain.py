@@ -60,7 +60,7 @@ def key_domain(column: Column) -> tuple[str | None, ...]:
             raise DPError(
                 OUT_OF_RANGE,
                 f"column {column.name} has {grid.size} declared keys, more than {MAX_KEYS}",
-                "ask the owner for a coarser resolution, or restrict the question with WHERE",
+                "Ask the owner for a coarser resolution, or restrict the question with WHERE.",
             )
         keys = grid.keys()
     else:
@@ -113,8 +113,8 @@ def _no_domain(column: Column) -> DPError:
     return DPError(
         UNDECLARED,
         f"column {column.name} has no declared domain",
-        f"ask the owner: CALL dp.describe_column('<table>', '{column.name}', domain => ARRAY[...]),"
-        " or bounds with a resolution",
+        f"Ask the owner: CALL dp.describe_column('<table>', '{column.name}', domain => ARRAY[...]),"
+        " or bounds with a resolution.",
     )
 
 
@@ -122,7 +122,7 @@ def _bad(column: Column, value: str) -> DPError:
     return DPError(
         UNDECLARED,
         f'the declaration of column {column.name} holds "{value[:60]}", which is no value of {column.type_name}',
-        "ask the owner to declare it again with dp.describe_column",
+        "Ask the owner to declare it again with dp.describe_column.",
     )
 
 

@@ -54,7 +54,7 @@ def _compile(text: str, scope: Scope, fold: Fold) -> tuple[Context, Term]:
         ctx = Context(scope, fold, text, root, compile_node)
         return ctx, compile_node(ctx, root)
     except RecursionError:
-        raise DPError(SHAPE, "the expression is nested too deeply", "simplify it", position=0) from None
+        raise DPError(SHAPE, "the expression is nested too deeply", "Simplify it.", position=0) from None
 
 
 def _finish(term: Term) -> Expression:
@@ -74,27 +74,27 @@ def compile_node(ctx: Context, node: Any) -> Term:
     if term.constant and not term.literal:
         term = fold_term(ctx, node, term)
     if len(term.sql) > MAX_SQL:
-        raise ctx.refuse(node, "the expression becomes too long", "shorten it")
+        raise ctx.refuse(node, "the expression becomes too long", "Shorten it.")
     return replace(term, origin=node) if term.literal and term.origin is None else term
 
 
 def _unsupported(ctx: Context, node: Any) -> DPError:
     what, hint = _REFUSED.get(
-        type(node), (type(node).__name__, "use comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, CASE")
+        type(node), (type(node).__name__, "Use comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, CASE.")
     )
     return ctx.refuse(node, f"{what} is not supported in an expression", hint)
 
 
 _REFUSED = {
-    ast.SubLink: ("a sub-query", "ask for the inner result first, then use its value as a constant"),
-    ast.ParamRef: ("a parameter", "send the value as a constant"),
-    ast.CollateClause: ("COLLATE", "compare without it: the column's own collation applies"),
-    ast.A_Indirection: ("a subscript or field selection", "use declared columns of simple types"),
-    ast.RowExpr: ("a row value", "compare the columns one by one, joined by AND"),
-    ast.NamedArgExpr: ("a named argument", "write the arguments by position"),
-    ast.GroupingFunc: ("GROUPING", "use it outside the private part of the statement"),
-    ast.SetToDefault: ("DEFAULT", "write the value"),
-    ast.A_ArrayExpr: ("an array", "use it only as x = ANY (ARRAY[...]) or x <> ALL (ARRAY[...])"),
+    ast.SubLink: ("a sub-query", "Ask for the inner result first, then use its value as a constant."),
+    ast.ParamRef: ("a parameter", "Send the value as a constant."),
+    ast.CollateClause: ("COLLATE", "Compare without it: the column's own collation applies."),
+    ast.A_Indirection: ("a subscript or field selection", "Use declared columns of simple types."),
+    ast.RowExpr: ("a row value", "Compare the columns one by one, joined by AND."),
+    ast.NamedArgExpr: ("a named argument", "Write the arguments by position."),
+    ast.GroupingFunc: ("GROUPING", "Use it outside the private part of the statement."),
+    ast.SetToDefault: ("DEFAULT", "Write the value."),
+    ast.A_ArrayExpr: ("an array", "Use it only as x = ANY (ARRAY[...]) or x <> ALL (ARRAY[...])."),
 }
 
 
@@ -110,14 +110,14 @@ def _constant(ctx: Context, node: Any) -> Term:
         return literal(BOOL, "true" if value.boolval else "false")
     if isinstance(value, ast.String):
         return untyped(value.sval or "")
-    raise ctx.refuse(node, "bit strings are not supported", "write a number or text")
+    raise ctx.refuse(node, "bit strings are not supported", "Write a number or text.")
 
 
 def _column(ctx: Context, node: Any) -> Term:
     names = [field.sval if isinstance(field, ast.String) else None for field in node.fields]
     relation = ctx.scope.relation
     if None in names or len(names) > 3:
-        raise ctx.refuse(node, "* and whole-row references are not supported here", "name one column")
+        raise ctx.refuse(node, "* and whole-row references are not supported here", "Name one column.")
     *qualifier, name = [str(part) for part in names]
     known = ctx.scope.alias or relation.name
     if qualifier and qualifier != [known] and (ctx.scope.alias or qualifier != [relation.schema, relation.name]):
@@ -127,14 +127,14 @@ def _column(ctx: Context, node: Any) -> Term:
     column = relation.columns.get(name)
     if column is None:
         if not qualifier and name == known:
-            raise ctx.refuse(node, "whole-row references are not supported", "name one column")
+            raise ctx.refuse(node, "whole-row references are not supported", "Name one column.")
         shown = f"{qualifier[-1]}.{name}" if qualifier else f'"{name}"'
         raise ctx.refuse(node, f"column {shown} does not exist", f"see \\d {relation.qualified}", "42703")
     if column.policy is None:
         raise ctx.refuse(
             node,
             f"column {name} is not declared",
-            f"ask the owner: CALL dp.describe_column('{relation.qualified}', '{name}', ...)",
+            f"Ask the owner: CALL dp.describe_column('{relation.qualified}', '{name}', ...).",
             UNDECLARED,
         )
     sql = f"{ctx.scope.sql_alias}.{identifier(name)}"
@@ -227,23 +227,23 @@ def operator_name(ctx: Context, node: Any) -> str:
     if len(names) == 2 and names[0] == "pg_catalog":
         names = names[1:]
     if len(names) != 1 or names[0] is None:
-        raise ctx.refuse(node, "operators of other schemas are not supported", "use PostgreSQL's own operators")
+        raise ctx.refuse(node, "operators of other schemas are not supported", "Use PostgreSQL's own operators.")
     return {"!=": "<>"}.get(str(names[0]), str(names[0]))
 
 
 def _operator(ctx: Context, node: Any) -> Term:
     name = operator_name(ctx, node)
     if node.rexpr is None or isinstance(node.rexpr, tuple) or isinstance(node.lexpr, tuple):
-        raise ctx.refuse(node, f"operator {name} is not supported in this form", "use comparisons and + - * / %")
+        raise ctx.refuse(node, f"operator {name} is not supported in this form", "Use comparisons and + - * / %.")
     if node.lexpr is None:
         if name not in ("-", "+"):
-            raise ctx.refuse(node, f"operator {name} is not supported", "use comparisons and + - * / %")
+            raise ctx.refuse(node, f"operator {name} is not supported", "Use comparisons and + - * / %.")
         return negative(ctx, node, ctx.compile(node.rexpr), name)
     if name in COMPARISONS:
         return compare.compare(ctx, node, name, ctx.compile(node.lexpr), ctx.compile(node.rexpr))
     if name in OPERATORS:
         return arithmetic(ctx, node, name, ctx.compile(node.lexpr), ctx.compile(node.rexpr))
-    raise ctx.refuse(node, f"operator {name} is not supported", "use comparisons, LIKE and + - * / %")
+    raise ctx.refuse(node, f"operator {name} is not supported", "Use comparisons, LIKE and + - * / %.")
 
 
 def _nullif(ctx: Context, node: Any) -> Term:
@@ -267,7 +267,7 @@ def _in(ctx: Context, node: Any) -> Term:
 def _any(ctx: Context, node: Any) -> Term:
     wanted = {_E.AEXPR_OP_ANY: ("=", False), _E.AEXPR_OP_ALL: ("<>", True)}[node.kind]
     if operator_name(ctx, node) != wanted[0]:
-        raise ctx.refuse(node, "only = ANY (...) and <> ALL (...) are supported", "write the comparisons with OR, AND")
+        raise ctx.refuse(node, "only = ANY (...) and <> ALL (...) are supported", "Write the comparisons with OR, AND.")
     left = ctx.compile(node.lexpr)
     elements = array_elements(ctx, node.rexpr)
     if not elements:
@@ -308,7 +308,7 @@ KINDS: dict[Any, Callable[[Context, Any], Term]] = {
 def _a_expr(ctx: Context, node: Any) -> Term:
     handler = KINDS.get(node.kind)
     if handler is None:
-        raise ctx.refuse(node, "SIMILAR TO is not supported", "use LIKE, ILIKE or =")
+        raise ctx.refuse(node, "SIMILAR TO is not supported", "Use LIKE, ILIKE or =.")
     return handler(ctx, node)
 
 

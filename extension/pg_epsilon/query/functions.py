@@ -42,14 +42,14 @@ _FOLDING = frozenset(
 
 def _arity(ctx: Context, node: Any, args: Arguments, *counts: int) -> None:
     if len(args) not in counts:
-        raise ctx.refuse(node, "wrong number of arguments", f"give {' or '.join(str(n) for n in counts)}")
+        raise ctx.refuse(node, "wrong number of arguments", f"Give {' or '.join(str(n) for n in counts)}.")
 
 
 def text_argument(ctx: Context, node: Any, term: Term) -> Term:
     """Return `term` as text of a deterministic collation, or refuse."""
     term = coerce(ctx, node, term, TEXT)
     if term.kind is not Kind.TEXT:
-        raise ctx.refuse(node, f"text is expected, not {term.kind.value}", "cast it: x::text")
+        raise ctx.refuse(node, f"text is expected, not {term.kind.value}", "Cast it: x::text.")
     if not term.type.deterministic:
         raise ctx.refuse(
             node, "text of a nondeterministic collation cannot be searched or cut", "compare it with =, <, IN"
@@ -63,7 +63,7 @@ def case_folded(ctx: Context, node: Any, subject: str, folded: str, plain: str) 
         raise ctx.refuse(
             node,
             f"upper and lower case cannot be told apart in the database's encoding {ctx.scope.encoding}",
-            "use LIKE or = with the exact case",
+            "Use LIKE or = with the exact case.",
         )
     return _guarded(subject, folded, plain)
 
@@ -95,7 +95,7 @@ def _length(name: str) -> Handler:
         _arity(ctx, node, args, 1)
         term = coerce(ctx, node, ctx.compile(args[0]), TEXT)
         if term.kind is not Kind.TEXT:
-            raise ctx.refuse(node, f"text is expected, not {term.kind.value}", "cast it: x::text")
+            raise ctx.refuse(node, f"text is expected, not {term.kind.value}", "Cast it: x::text.")
         return Term(f"pg_catalog.{name}({term.sql})", INT4, term.columns, size=(10, 0))
 
     return compile_
@@ -117,14 +117,14 @@ def _trim(name: str) -> Handler:
 def _constant_text(ctx: Context, node: Any) -> Term:
     term = text_argument(ctx, node, ctx.compile(node))
     if not term.literal:
-        raise ctx.refuse(node, "this argument must be a constant", "write it in quotes")
+        raise ctx.refuse(node, "this argument must be a constant", "Write it in quotes.")
     return term
 
 
 def _constant_integer(ctx: Context, node: Any, low: int, high: int) -> int:
     term = coerce(ctx, node, ctx.compile(node), INT4)
     if not term.literal or term.kind is not Kind.INT or term.value is None or not low <= int(term.value) <= high:
-        raise ctx.refuse(node, f"a constant integer from {low} to {high} is expected here", "write the number")
+        raise ctx.refuse(node, f"a constant integer from {low} to {high} is expected here", "Write the number.")
     return int(term.value)
 
 
@@ -157,7 +157,7 @@ def _number(ctx: Context, node: Any) -> Term:
     term = ctx.compile(node)
     if term.kind is Kind.FLOAT or term.kind in EXACT:
         return term
-    raise ctx.refuse(node, f"a number is expected, not {term.kind.value}", "give a number")
+    raise ctx.refuse(node, f"a number is expected, not {term.kind.value}", "Give a number.")
 
 
 def _sign_like(name: str) -> Handler:
@@ -209,10 +209,10 @@ def _width_bucket(ctx: Context, node: Any, args: Arguments) -> Term:
     bounds = [_number(ctx, arg) for arg in args[1:3]]
     for bound, arg in zip(bounds, args[1:3], strict=True):
         if not bound.literal or bound.value is None or bound.size is None or max(bound.size) > 100:
-            raise ctx.refuse(arg, "the bounds must be plain constants", "write two numbers")
+            raise ctx.refuse(arg, "the bounds must be plain constants", "Write two numbers.")
     count = _constant_integer(ctx, args[3], 1, 1_000_000)
     if float(str(bounds[0].value)) == float(str(bounds[1].value)):
-        raise ctx.refuse(args[2], "the bounds must differ", "write two different numbers")
+        raise ctx.refuse(args[2], "the bounds must differ", "Write two different numbers.")
     # PostgreSQL takes the float8 form for integers alone, the numeric one as soon as an argument is numeric.
     exact = term.kind is not Kind.FLOAT and Kind.NUMERIC in {term.kind, *(bound.kind for bound in bounds)}
     type_ = NUMERIC if exact else FLOAT8

@@ -165,11 +165,11 @@ def from_text(ctx: Context, node: Any, value: str | None, kind: Kind) -> str | N
     if kind is Kind.INTERVAL and value:
         parts = value.split("|")
         if len(parts) != 3:
-            raise ctx.refuse(node, "infinite intervals are not supported", "write a finite interval")
+            raise ctx.refuse(node, "infinite intervals are not supported", "Write a finite interval.")
         months, days, seconds = (Decimal(part) for part in parts)
         return f"{months:+f} mons {days:+f} days {seconds:+f} secs"
     if kind is Kind.NUMERIC and len(value) > MAX_NUMBER:
-        raise ctx.refuse(node, "the number is too long", f"use at most {MAX_NUMBER} digits")
+        raise ctx.refuse(node, "the number is too long", f"Use at most {MAX_NUMBER} digits.")
     return value
 
 
@@ -194,21 +194,21 @@ def check_encoding(ctx: Context, node: Any, text: str) -> None:
         raise ctx.refuse(
             node,
             f"the constant has a character that the database's encoding {ctx.scope.encoding} lacks",
-            "no row can hold it; leave it out",
+            "No row can hold it; leave it out.",
         ) from None
 
 
 def _bad(ctx: Context, node: Any, value: str, type_: Type) -> Exception:
     shown = value if len(value) <= 60 else value[:57] + "..."
     what = type_.name.removeprefix("pg_catalog.")
-    return ctx.refuse(node, f'"{shown}" is not a valid {what}', f"write a constant of type {what}")
+    return ctx.refuse(node, f'"{shown}" is not a valid {what}', f"Write a constant of type {what}.")
 
 
 def _refuse_type(ctx: Context, node: Any, value: str, type_: Type) -> Term:
     raise ctx.refuse(
         node,
         f"values of type {type_.name} cannot be compared here",
-        "only IS NULL and IS NOT NULL work on columns of this type",
+        "Only IS NULL and IS NOT NULL work on columns of this type.",
     )
 
 
@@ -233,7 +233,7 @@ def _written_out(ctx: Context, node: Any, value: str) -> str:
         raise _bad(ctx, node, value, NUMERIC)
     number = Decimal(value.strip())
     if abs(number.adjusted()) > MAX_NUMBER:
-        raise ctx.refuse(node, "the number is too large or too small", f"stay within {MAX_NUMBER} digits")
+        raise ctx.refuse(node, "the number is too large or too small", f"Stay within {MAX_NUMBER} digits.")
     text = format(number, "f")
     return text.removeprefix("-") if number == 0 else text
 
@@ -272,7 +272,7 @@ def _read_moment(ctx: Context, node: Any, value: str, type_: Type) -> Term:
         raise ctx.refuse(
             node,
             f'"{value[:60]}" means another moment each time it is read',
-            "use now() or current_date, plus or minus an interval",
+            "Use now() or current_date, plus or minus an interval.",
         )
     return _read_by_server(ctx, node, value, type_)
 

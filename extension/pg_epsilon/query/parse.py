@@ -49,7 +49,7 @@ MAX_DEPTH = 96
 _PREFIX = "SELECT ("
 _SUFFIX = "\n)"  # the newline ends a trailing "--" comment
 _FLAT_TOKENS = frozenset({"ICONST", "FCONST", "SCONST", "USCONST", "XCONST", "BCONST", "ASCII_44"})
-_ONE = "write one scalar expression, for example age > 30"
+_ONE = "Write one scalar expression, for example age > 30."
 
 
 def parse_statements(sql: str) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ def parse_expression(text: str) -> Any:
     surrogate), with the position in characters of `text`. Node locations count from the wrapped text: `position_of`.
     """
     if len(text) > MAX_EXPRESSION:
-        raise DPError(SHAPE, f"the expression is longer than {MAX_EXPRESSION} characters", "shorten it", position=0)
+        raise DPError(SHAPE, f"the expression is longer than {MAX_EXPRESSION} characters", "Shorten it.", position=0)
     _check_characters(text)
     wrapped = _PREFIX + text + _SUFFIX
     try:
@@ -82,7 +82,9 @@ def parse_expression(text: str) -> Any:
     except parser.ParseError:
         tokens = []  # a lexical error: the parser says which, and where
     if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
-        raise DPError(SHAPE, f"the expression has more than {MAX_TOKENS} operators and names", "shorten it", position=0)
+        raise DPError(
+            SHAPE, f"the expression has more than {MAX_TOKENS} operators and names", "Shorten it.", position=0
+        )
     try:
         statements = parser.parse_sql(wrapped)
     except parser.ParseError as error:
@@ -123,12 +125,12 @@ def children(node: Any) -> Iterator[Any]:
 def _check_characters(text: str) -> None:
     nul = text.find("\0")
     if nul >= 0:
-        raise DPError(SHAPE, "the expression contains a NUL character", "remove it", position=nul)
+        raise DPError(SHAPE, "the expression contains a NUL character", "Remove it.", position=nul)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise DPError(
-            SHAPE, "the expression is not valid Unicode text", "remove the lone surrogate", position=error.start
+            SHAPE, "the expression is not valid Unicode text", "Remove the lone surrogate.", position=error.start
         ) from None
 
 
@@ -189,7 +191,7 @@ def _check_depth(root: Any) -> None:
     raise DPError(
         SHAPE,
         f"the expression is nested more than {MAX_DEPTH} levels deep",
-        "use IN (...) or AND/OR lists instead of long chains",
+        "Use IN (...) or AND/OR lists instead of long chains.",
         position=0,
     )
 

@@ -19,7 +19,7 @@ def compile_like(ctx: Context, node: Any, operator: str) -> Term:
     """Compile `x [NOT] LIKE|ILIKE 'pattern' [ESCAPE 'c']`; the escape becomes PostgreSQL's default."""
     word = _OPERATORS.get(operator)
     if word is None:
-        raise ctx.refuse(node, f"operator {operator} is not supported", "use LIKE or ILIKE")
+        raise ctx.refuse(node, f"operator {operator} is not supported", "Use LIKE or ILIKE.")
     subject = text_argument(ctx, node.lexpr, ctx.compile(node.lexpr))
     pattern = _pattern(ctx, node.rexpr)
     if pattern is None:
@@ -36,7 +36,7 @@ def compile_like(ctx: Context, node: Any, operator: str) -> Term:
 def _text(ctx: Context, node: Any) -> str | None:
     term = coerce(ctx, node, ctx.compile(node), TEXT)
     if not term.literal or term.kind is not Kind.TEXT:
-        raise ctx.refuse(node, "the pattern must be a constant", "write the pattern in quotes")
+        raise ctx.refuse(node, "the pattern must be a constant", "Write the pattern in quotes.")
     return term.value
 
 
@@ -48,12 +48,12 @@ def _pattern(ctx: Context, node: Any) -> str | None:
     names = [getattr(part, "sval", None) for part in node.funcname or ()]
     args = tuple(node.args or ())
     if names != ["pg_catalog", "like_escape"] or len(args) != 2:
-        raise ctx.refuse(node, "the pattern must be a constant", "write the pattern in quotes")
+        raise ctx.refuse(node, "the pattern must be a constant", "Write the pattern in quotes.")
     pattern, escape = (_text(ctx, arg) for arg in args)
     if pattern is None or escape is None:
         return None
     if len(escape) > 1:
-        raise ctx.refuse(args[1], "the escape must be empty or one character", "write ESCAPE '!'")
+        raise ctx.refuse(args[1], "the escape must be empty or one character", "Write ESCAPE '!'.")
     return _escaped(pattern, escape)
 
 
@@ -81,10 +81,10 @@ def _check(ctx: Context, node: Any, pattern: str) -> None:
     while position < len(pattern):
         if pattern[position] == "\\":
             if position + 1 == len(pattern):
-                raise ctx.refuse(node, "the pattern must not end with an escape character", "double it")
+                raise ctx.refuse(node, "the pattern must not end with an escape character", "Double it.")
             position += 1
         elif pattern[position] == "%":
             wildcards += 1
         position += 1
     if wildcards > MAX_WILDCARDS:
-        raise ctx.refuse(node, f"the pattern has more than {MAX_WILDCARDS} %", "use a simpler pattern")
+        raise ctx.refuse(node, f"the pattern has more than {MAX_WILDCARDS} %", "Use a simpler pattern.")

@@ -101,14 +101,14 @@ def at_zone(term: Term, zone: str) -> Term:
 def now(ctx: Context, node: Any) -> Term:
     """Return the session's now(), the same for every call in the statement (composition.md §5.1)."""
     if ctx.scope.now is None:
-        raise ctx.refuse(node, "now() is not known here", "write the moment as a constant")
+        raise ctx.refuse(node, "now() is not known here", "Write the moment as a constant.")
     return coerce(ctx, node, Term("", Type(Kind.UNKNOWN, ""), literal=True, value=ctx.scope.now), TIMESTAMPTZ)
 
 
 def now_function(ctx: Context, node: Any, args: Arguments) -> Term:
     """now() and transaction_timestamp()."""
     if args:
-        raise ctx.refuse(node, "now() takes no argument", "write now()")
+        raise ctx.refuse(node, "now() takes no argument", "Write now().")
     return now(ctx, node)
 
 
@@ -139,7 +139,7 @@ def value_function(ctx: Context, node: Any) -> Term:
 def _word(ctx: Context, node: Any, what: str) -> str:
     term = coerce(ctx, node, ctx.compile(node), TEXT)
     if not term.literal or term.kind is not Kind.TEXT or term.value is None:
-        raise ctx.refuse(node, f"the {what} must be a constant", "write it in quotes, for example 'month'")
+        raise ctx.refuse(node, f"the {what} must be a constant", "Write it in quotes, for example 'month'.")
     return term.value
 
 
@@ -149,7 +149,7 @@ def _zone(ctx: Context, node: Any) -> str:
 
 def _arity(ctx: Context, node: Any, args: Arguments, *counts: int) -> None:
     if len(args) not in counts:
-        raise ctx.refuse(node, "wrong number of arguments", f"give {' or '.join(str(n) for n in counts)}")
+        raise ctx.refuse(node, "wrong number of arguments", f"Give {' or '.join(str(n) for n in counts)}.")
 
 
 def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
@@ -162,7 +162,7 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
     if term.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ) or (
         len(args) == 3 and term.kind is Kind.TIMESTAMP
     ):
-        raise ctx.refuse(args[1], f"date_trunc of {term.kind.value} is not supported", "give a date or a timestamp")
+        raise ctx.refuse(args[1], f"date_trunc of {term.kind.value} is not supported", "Give a date or a timestamp.")
     u, x = quote(unit), term.sql
     if term.kind is Kind.TIMESTAMP:
         cut = f"pg_catalog.date_trunc({u}, {x})"
@@ -184,7 +184,7 @@ def _field(ctx: Context, args: Arguments) -> tuple[str, Term]:
     term = ctx.compile(args[1])
     fields = _FIELDS.get(term.kind)
     if fields is None:
-        raise ctx.refuse(args[1], f"extract from {term.kind.value} is not supported", "give a date, timestamp or time")
+        raise ctx.refuse(args[1], f"extract from {term.kind.value} is not supported", "Give a date, timestamp or time.")
     if name not in fields:
         hint = "supported: " + ", ".join(sorted(fields))
         raise ctx.refuse(args[0], f'field "{name[:30]}" of {term.kind.value} is not supported', hint)
@@ -225,7 +225,7 @@ def date(ctx: Context, node: Any, args: Arguments) -> Term:
     if term.kind is Kind.DATE:
         return term
     if term.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-        raise ctx.refuse(node, f"date of {term.kind.value} is not supported", "give a timestamp")
+        raise ctx.refuse(node, f"date of {term.kind.value} is not supported", "Give a timestamp.")
     return to_date(ctx, node, term)
 
 
@@ -237,7 +237,7 @@ def timezone(ctx: Context, node: Any, args: Arguments) -> Term:
     if term.kind is Kind.DATE:  # PostgreSQL reads it as timestamptz first
         term = to_timestamptz(ctx, node, term)
     if term.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-        raise ctx.refuse(node, f"AT TIME ZONE on {term.kind.value} is not supported", "use it on timestamps")
+        raise ctx.refuse(node, f"AT TIME ZONE on {term.kind.value} is not supported", "Use it on timestamps.")
     return at_zone(term, zone)
 
 
@@ -246,7 +246,7 @@ def isfinite(ctx: Context, node: Any, args: Arguments) -> Term:
     _arity(ctx, node, args, 1)
     term = ctx.compile(args[0])
     if term.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-        raise ctx.refuse(node, f"isfinite of {term.kind.value} is not supported", "use it on dates and timestamps")
+        raise ctx.refuse(node, f"isfinite of {term.kind.value} is not supported", "Use it on dates and timestamps.")
     return Term(f"pg_catalog.isfinite({term.sql})", BOOL, term.columns)
 
 

@@ -129,7 +129,7 @@ def test_names(scope: Scope, text: str, sqlstate: str, message: str) -> None:
 def test_an_undeclared_column_names_the_call_to_ask_for(scope: Scope) -> None:
     with pytest.raises(DPError) as caught:
         compile_predicate("secret = 1", scope, fold)
-    assert str(caught.value.hint) == "ask the owner: CALL dp.describe_column('public.visits', 'secret', ...)"
+    assert str(caught.value.hint) == "Ask the owner: CALL dp.describe_column('public.visits', 'secret', ...)."
 
 
 def test_an_alias_hides_the_table_name(scope: Scope) -> None:
