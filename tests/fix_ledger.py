@@ -76,3 +76,26 @@ def no_charge(cluster: Cluster) -> Iterator[None]:
     before = state()
     yield
     assert state() == before
+
+
+def make(
+    cluster: Cluster, name: str, *, columns: str = "", protect: str = "", allot: str = "1", **dataset: str
+) -> None:
+    """A table and a dataset of that name, published, with an allotment for alice."""
+    options = "".join(f", {k} => {v}" for k, v in {"epsilon": "1", **dataset}.items())
+    cluster.psql(
+        f"CREATE TABLE {name} (id int PRIMARY KEY{columns}); INSERT INTO {name} (id) SELECT generate_series(1, 50);"
+        f"CALL dp.create_dataset('{name}'{options}); CALL dp.protect('{name}', '{name}'{protect});"
+        f"CALL dp.describe_column('{name}', 'id'); CALL dp.publish('{name}');"
+        f"CALL dp.allot('alice', '{name}', epsilon => {allot})",
+        user="boss",
+    )
+
+
+def account(cluster: Cluster, dataset: str, role: str = "") -> dict[str, Decimal]:
+    with cluster.connect() as conn:
+        sql = (
+            "SELECT concat_ws('/', node, NULLIF(relation_key, ''), NULLIF(leaf_key, '')), spent_epsilon FROM dp.account"
+            " WHERE dataset = %s AND role = %s AND spent_epsilon > 0"
+        )
+        return dict(conn.execute(sql, [dataset, role]).fetchall())
