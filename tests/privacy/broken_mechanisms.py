@@ -1,0 +1,352 @@
+"""Engines that break one rule each: what the audit by replay must catch. Runs inside the server, as recorder.py does.
+
+Each control says which dataset's session shows it and which rule of replay.py it must be caught by, and patches the
+engine through `replace(owner, name, value)`, which `end` undoes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from pg_epsilon import noise as door
+from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.filters import Leaves
+from pg_epsilon.errors import SHAPE, DPError
+from pg_epsilon.mechanisms import count, group_by
+from pg_epsilon.query import request as request_module
+from pg_epsilon.query.partition import Partitions
+
+Replace = Callable[[Any, str, Any], None]
+Rows = list[dict[str, Any]]
+
+
+class Control(NamedTuple):
+    dataset: str
+    rule: str
+    breaks: Callable[[Replace], None]
+
+    def __call__(self, replace: Replace) -> None:
+        self.breaks(replace)
+
+
+requests: Any = request_module
+
+
+def _engine() -> Any:
+    from pg_epsilon import entry
+
+    return entry
+
+
+def _planner() -> Any:
+    from pg_epsilon import plan
+
+    return plan
+
+
+def _rewrite(replace: Replace, pattern: str, into: str) -> None:
+    """Every statistics statement with `pattern` replaced."""
+    planner = _planner()
+    sound = planner.statement
+    replace(planner, "statement", lambda request: re.sub(pattern, into, sound(request)))
+
+
+def charged_once(replace: Replace) -> None:
+    """A user in five groups is charged as if he were in one ("disjoint, so parallel": composition.md §2.4)."""
+    replace(_planner(), "sensitivity", lambda request, aggregate: (1, 1))
+
+
+def every_row_counts(replace: Replace) -> None:
+    """Rows of users are counted without their declared cap."""
+    planner = _planner()
+    sound = planner.statement
+
+    def statement(request: Any) -> str:
+        uncapped = re.sub(r"least\((count\(.*?\)(?: FILTER \(WHERE .*?\))?), \d+\) AS n", r"\1 AS n", sound(request))
+        return re.sub(r"WHERE rn <= \d+", "WHERE rn <= 1000000", uncapped)
+
+    replace(planner, "statement", statement)
+
+
+def cap_by_limit(replace: Replace) -> None:
+    """The cap keeps the first rows of the whole table: one unit's going moves another's rows in (§2.3)."""
+    _rewrite(replace, r"row_number\(\) OVER \(PARTITION BY u ORDER BY o\) AS rn", "row_number() OVER () / 8 AS rn")
+
+
+def nobody_counts(replace: Replace) -> None:
+    """Rows that lead to no unit are counted: nobody pays for them (§1.3)."""
+    _rewrite(replace, r'r\."customer_id" IS NOT NULL', "true")
+
+
+def noise_for_full_groups_only(replace: Replace) -> None:
+    """Only groups with rows are drawn for: the number of draws tells how many there are."""
+
+    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
+        there = [group for group in group_by.groups(domains) if group in statistics]
+        noisy = [count.core([statistics[g][i] for g in there], each, source, f"a{i + 1}") for i, each in enumerate(how)]
+        found = {g: [column[j] for column in noisy] for j, g in enumerate(there)}
+        return [(group, found.get(group, [0] * len(how))) for group in group_by.groups(domains)]
+
+    replace(group_by, "core", core)
+
+
+def zeros_stay_zero(replace: Replace) -> None:
+    """Every cell is drawn for, but an empty group is answered by 0."""
+
+    def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
+        noisy = sound(exact, how, source, label)
+        return [y if x else 0 for x, y in zip(exact, noisy, strict=True)]
+
+    sound = count.core
+    replace(count, "core", core)
+
+
+def keys_from_the_data(replace: Replace) -> None:
+    """The groups of the answer are those that have rows."""
+    sound = group_by.core
+
+    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
+        noisy = sound(statistics, domains, how, source)
+        return [row for row in noisy if row[0] in statistics or not domains]
+
+    replace(group_by, "core", core)
+
+
+def draw_again_for_odd(replace: Replace) -> None:
+    """An odd count is drawn a second time."""
+    sound = count.core
+
+    def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
+        first = sound(exact, how, source, label)
+        return sound(exact, how, source, label) if sum(exact) % 2 else first
+
+    replace(count, "core", core)
+
+
+def statement_by_the_data(replace: Replace) -> None:
+    """A second statement is issued if the first one found an odd number."""
+    engine = _engine()
+    sound = engine._read_statistics
+
+    def read(plan: Any) -> Rows:
+        found: Rows = sound(plan)
+        if sum(row["a1"] for row in found) % 2:
+            engine.plpy.execute("SELECT 1 AS odd")
+        return found
+
+    replace(engine, "_read_statistics", read)
+
+
+def argument_by_the_data(replace: Replace) -> None:
+    """A statement has an exact count for an argument."""
+    engine = _engine()
+    sound = engine._read_statistics
+
+    def read(plan: Any) -> Rows:
+        found: Rows = sound(plan)
+        engine.rows("SELECT $1::bigint AS n", ["bigint"], [sum(row["a1"] for row in found)])
+        return found
+
+    replace(engine, "_read_statistics", read)
+
+
+def refusal_by_the_data(replace: Replace) -> None:
+    """A question that no row answers is refused."""
+    engine = _engine()
+    sound = engine._think
+
+    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
+        if sum(row["a1"] for row in statistics) == 0:
+            raise DPError(SHAPE, "no row matches", "Ask something else.")
+        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
+        return answer
+
+    replace(engine, "_think", think)
+
+
+def failure_by_the_data(replace: Replace) -> None:
+    """A large group makes the core fail: the shape closes, or the error's text is another."""
+    sound = group_by.core
+
+    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
+        if any(row[0] % 7 == 3 for row in statistics.values()):
+            raise ValueError("a cell is too large")
+        return sound(statistics, domains, how, source)
+
+    replace(group_by, "core", core)
+
+
+def notice_with_a_count(replace: Replace) -> None:
+    """The NOTICE says how many rows were read."""
+    engine = _engine()
+    sound = engine._think
+
+    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
+        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
+        answer["notice"]["text"] += f", of {sum(row['a1'] for row in statistics)}"
+        return answer
+
+    replace(engine, "_think", think)
+
+
+def log_with_a_count(replace: Replace) -> None:
+    """A log line says how many rows were read."""
+    engine = _engine()
+    sound = engine._read_statistics
+
+    def read(plan: Any) -> Rows:
+        found: Rows = sound(plan)
+        engine.plpy.info(f"{sum(row['a1'] for row in found)} rows")
+        return found
+
+    replace(engine, "_read_statistics", read)
+
+
+def record_with_a_count(replace: Replace) -> None:
+    """The release is recorded with the exact count beside it, in an innocent column."""
+    engine = _engine()
+    sound_read, sound_record, last = engine._read_statistics, engine.catalog.record, [0]
+
+    def read(plan: Any) -> Rows:
+        found: Rows = sound_read(plan)
+        last[0] = sum(row["a1"] for row in found)
+        return found
+
+    def record(plan: Any, request_id: str, answer: dict[str, Any]) -> None:
+        sound_record(dataclasses.replace(plan, mechanism=f"{plan.mechanism} {last[0]}"), request_id, answer)
+
+    replace(engine, "_read_statistics", read)
+    replace(engine.catalog, "record", record)
+
+
+def price_by_the_data(replace: Replace) -> None:
+    """Some answers cost more, afterwards: what is charged depends on the rows."""
+    engine = _engine()
+    sound = engine._think
+
+    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
+        if sum(row["a1"] for row in statistics) % 2:
+            engine.rows("UPDATE dp.account SET spent_epsilon = spent_epsilon + 1 WHERE node = 'root'")
+        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
+        return answer
+
+    replace(engine, "_think", think)
+
+
+def twice_the_epsilon(replace: Replace) -> None:
+    """epsilon is charged, 2 epsilon is drawn."""
+    sound = count.core
+
+    def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
+        if how.epsilon is not None:
+            how = dataclasses.replace(how, epsilon=2 * how.epsilon)
+        return sound(exact, how, source, label)
+
+    replace(count, "core", core)
+
+
+def twice_the_rho(replace: Replace) -> None:
+    """rho is charged, 2 rho is drawn."""
+    sound = count.core
+
+    def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
+        return sound(exact, dataclasses.replace(how, rho=2 * how.rho) if how.rho else how, source, label)
+
+    replace(count, "core", core)
+
+
+def smaller_scale_than_declared(replace: Replace) -> None:
+    """The draw is declared at the right cost, but the noise is that of a finer lattice."""
+    sound = door.current
+
+    class Finer:
+        def laplace(self, exact: Sequence[int], *, l1_sensitivity: Any, epsilon: Any, label: str) -> list[int]:
+            l1 = Fraction(l1_sensitivity) / 2
+            return sound().laplace(exact, l1_sensitivity=l1, epsilon=epsilon, label=label)
+
+    replace(door, "current", lambda: Finer())
+
+
+def shares_not_split(replace: Replace) -> None:
+    """The budget is charged split over the aggregates, and each is drawn at the whole of it."""
+    sound = group_by.core
+
+    def core(statistics: Any, domains: Any, how: Sequence[Any], source: Any) -> list[Any]:
+        whole = [
+            dataclasses.replace(each, epsilon=each.epsilon * len(how)) if each.epsilon is not None else each
+            for each in how
+        ]
+        return sound(statistics, domains, whole, source)
+
+    replace(group_by, "core", core)
+
+
+def one_leaf_pays(replace: Replace) -> None:
+    """Of the partitions that a request reads, one pays."""
+    planner = _planner()
+    sound = planner._scope
+
+    def scope(request: Any) -> Any:
+        found = sound(request)
+        return Leaves(found.relation, frozenset([min(found.leaves)])) if isinstance(found, Leaves) else found
+
+    replace(planner, "_scope", scope)
+
+
+def reads_beyond_its_leaves(replace: Replace) -> None:
+    """The leaf that is charged is not what is read: another leaf pays, and the restriction is missing."""
+    sound = requests.touched_partitions
+
+    def touched(*arguments: Any) -> Partitions | None:
+        found = sound(*arguments)
+        return None if found is None else Partitions(frozenset({"[1999-12-27,2000-01-03)"}), "true")
+
+    replace(requests, "touched_partitions", touched)
+
+
+def cheap_repeats(replace: Replace) -> None:
+    """A repeat with fresh => true draws anew for a thousandth."""
+    engine = _engine()
+    sound = engine.catalog.pay
+
+    def pay(plan: Any, *rest: Any) -> None:
+        cheap = dataclasses.replace(plan, charges=(Charge.of("laplace", epsilon=Fraction(1, 1000)),))
+        sound(cheap if plan.request.fresh else plan, *rest)
+
+    replace(engine.catalog, "pay", pay)
+
+
+CONTROLS: dict[str, Control] = {
+    f"{breaks.__name__} {dataset} {rule}": Control(dataset, rule, breaks)
+    for dataset, rule, breaks in [
+        ("shop", "sensitivity", charged_once),
+        ("web", "sensitivity", charged_once),
+        ("shop", "sensitivity", every_row_counts),
+        ("shop", "sensitivity", cap_by_limit),
+        ("shop", "loss", nobody_counts),
+        ("clinic", "draws", noise_for_full_groups_only),
+        ("clinic", "answers", zeros_stay_zero),
+        ("clinic", "answers", keys_from_the_data),
+        ("clinic", "draws", draw_again_for_odd),
+        ("clinic", "statements", statement_by_the_data),
+        ("clinic", "statements", argument_by_the_data),
+        ("clinic", "answers", refusal_by_the_data),
+        ("clinic", "answers", failure_by_the_data),
+        ("clinic", "answers", notice_with_a_count),
+        ("clinic", "notices", log_with_a_count),
+        ("clinic", "records", record_with_a_count),
+        ("shop", "accounts", price_by_the_data),
+        ("clinic", "price", twice_the_epsilon),
+        ("clinic", "loss", twice_the_epsilon),
+        ("lab", "loss", twice_the_rho),
+        ("clinic", "loss", smaller_scale_than_declared),
+        ("clinic", "loss", shares_not_split),
+        ("clinic", "loss", cheap_repeats),
+        ("clinic", "loss", one_leaf_pays),
+        ("lab", "loss", reads_beyond_its_leaves),
+    ]
+}

@@ -1,0 +1,181 @@
+"""Runs inside the server: notes what the installed engine draws, issues and logs, and can freeze its outputs (rule R3).
+
+Its source is sent to the backend (tests/fix_privacy.py), so it imports nothing but the engine. `begin` installs a tap
+on the engine's only two doors, `noise.current()` and `plpy`; `collect` returns what went through them since the last
+call. In replay, every draw returns what the same draw returned when it was recorded; only the exact values that reach
+it are new. A draw that was never recorded is answered by zeros: the comparison of the two sessions reports it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pg_epsilon import entry, noise
+from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
+
+Number = int | Fraction | Decimal
+LOUD = frozenset({"debug", "log", "info", "notice", "warning", "error", "fatal"})
+
+
+class Recorder:
+    """A noise source that draws (or repeats frozen outputs) and notes every argument of every draw."""
+
+    def __init__(self, frozen: list[list[int]] | None) -> None:
+        self._real = noise.Noise()
+        self._frozen = frozen
+        self.draws: list[dict[str, Any]] = []
+        self._count = 0
+
+    def laplace(self, exact: Sequence[int], *, l1_sensitivity: Number, epsilon: Number, label: str) -> list[int]:
+        def draw() -> list[int]:
+            return self._real.laplace(exact, l1_sensitivity=l1_sensitivity, epsilon=epsilon, label=label)
+
+        scale = laplace_scale(l1_sensitivity, epsilon)
+        return self._note("laplace", label, exact, l1_sensitivity, epsilon, scale, draw)
+
+    def gaussian(self, exact: Sequence[int], *, l2_squared: Number, rho: Number, label: str) -> list[int]:
+        def draw() -> list[int]:
+            return self._real.gaussian(exact, l2_squared=l2_squared, rho=rho, label=label)
+
+        return self._note("gaussian", label, exact, l2_squared, rho, gaussian_scale(l2_squared, rho), draw)
+
+    def select(self, scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str) -> int:
+        def draw() -> list[int]:
+            return [self._real.select(scores, sensitivity=sensitivity, epsilon=epsilon, label=label)]
+
+        scale = float(2 * Fraction(sensitivity) / Fraction(epsilon))
+        return self._note("select", label, scores, sensitivity, epsilon, scale, draw)[0]
+
+    def _note(
+        self,
+        kind: str,
+        label: str,
+        exact: Sequence[Number],
+        declared: Number,
+        cost: Number,
+        scale: float,
+        draw: Callable[[], list[int]],
+    ) -> list[int]:
+        if self._frozen is None:
+            output = draw()
+        elif self._count < len(self._frozen):
+            output = self._frozen[self._count]
+        else:
+            output = [0]
+        cells = 1 if kind == "select" else len(exact)
+        output = (output + [0] * cells)[:cells]
+        self._count += 1
+        self.draws.append(
+            {
+                "kind": kind,
+                "label": label,
+                "cells": len(exact),
+                "declared": str(Fraction(declared)),
+                "cost": str(Fraction(cost)),
+                "scale": scale.hex(),
+                "exact": [str(Fraction(value)) for value in exact],
+                "output": output,
+            }
+        )
+        return list(output)
+
+
+class Prepared:
+    """A prepared plan that remembers its text."""
+
+    def __init__(self, sql: str, plan: Any) -> None:
+        self.sql = sql
+        self.plan = plan
+
+
+class Tap:
+    """Stands for plpy: the same answers, every statement with its arguments and every log line noted."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.statements: list[list[Any]] = []
+        self.said: list[list[str]] = []
+        self.clock: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LOUD:
+            return getattr(self._real, name)
+
+        def say(*words: Any, **more: Any) -> Any:
+            self.said.append([name, *map(str, words), json.dumps(more, default=str, sort_keys=True)])
+            return getattr(self._real, name)(*words, **more)
+
+        return say
+
+    def prepare(self, sql: str, types: Sequence[str] = ()) -> Prepared:
+        self.statements.append(["prepare", sql, list(types)])
+        return Prepared(sql, self._real.prepare(sql, list(types)))
+
+    def execute(self, query: Prepared | str, args: Sequence[Any] = ()) -> Any:
+        sql = query if isinstance(query, str) else query.sql
+        self.statements.append(["execute", sql, json.dumps(list(args), default=str)])
+        result = self._real.execute(query) if isinstance(query, str) else self._real.execute(query.plan, list(args))
+        for row in result:
+            if isinstance(row, dict):
+                timed = row if "clock_timestamp()" in sql else {k: row[k] for k in row if k == "as_of"}
+                self.clock.update(str(value) for value in timed.values())
+        return result
+
+
+_undo: list[Callable[[], None]] = []
+_now: dict[str, Any] = {}
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Patch one attribute of the engine until `end`."""
+    before = getattr(owner, name)
+    _undo.append(lambda: setattr(owner, name, before))
+    setattr(owner, name, value)
+
+
+def forget() -> None:
+    """What the backend keeps between calls: a fresh backend must see the same (an answer's path is public)."""
+    for kept in (entry._plans, entry._pending, entry._facts, entry.catalog._policies):
+        kept.clear()
+
+
+def begin(document: str) -> str:
+    """Start a session. `frozen`: the outputs to repeat, in order, or null to draw; `controls`: what to break."""
+    order = json.loads(document)
+    if _undo:
+        end("")
+    forget()
+    engine: Any = entry
+    _now.update(noise=Recorder(order["frozen"]), tap=Tap(engine.plpy))
+    replace(noise, "current", lambda: _now["noise"])
+    replace(engine, "plpy", _now["tap"])
+    for name in order["controls"]:
+        import privacy_controls  # type: ignore[import-not-found,unused-ignore]
+
+        privacy_controls.CONTROLS[name](replace)
+    return "{}"
+
+
+def collect(_: str) -> str:
+    """What went through the doors since the last call."""
+    recorder, tap = _now["noise"], _now["tap"]
+    found = {
+        "draws": recorder.draws,
+        "statements": tap.statements,
+        "said": tap.said,
+        "clock": sorted(tap.clock),
+    }
+    recorder.draws, tap.statements, tap.said = [], [], []
+    return json.dumps(found)
+
+
+def end(_: str) -> str:
+    """Put the engine back as it was installed."""
+    while _undo:
+        _undo.pop()()
+    forget()
+    return "{}"

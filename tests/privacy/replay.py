@@ -1,0 +1,337 @@
+"""Record a session on D, replay it with frozen outputs on a neighbour D′, and hold the two against each other (R3).
+
+`compare` returns every violation, by the rule that it breaks:
+
+    draws       another number of draws, or other kinds, labels, cells, declared sensitivities, scales
+    statements  other SQL, or the same SQL with other arguments
+    answers     another answer or refusal, although every noisy value was the same
+    notices     another NOTICE or log line
+    records     other rows in any table of schema dp
+    accounts    other accounts, or other amounts in them
+    sensitivity |exact - exact′| of one draw above what the mechanism declared
+    price       a draw declared dearer than what its request charged to any account in its scope
+    loss        the realised losses of a request, or of all draws of the session together, above what was charged to
+                the accounts of the unit (composition.md §13), in the accountant's own measure
+
+Nothing here is statistical: a violation is a fact about two runs, not a likelihood.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import psycopg
+
+from fix_privacy import tap
+from privacy.neighbours import Account, Neighbour
+
+Connection = psycopg.Connection[Any]
+Question = tuple[str, str, str]
+TOLERANCE = 1e-9  # of the Rényi curves, which are computed in doubles here and rounded up in the ledger
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one account has spent."""
+
+    epsilon: Fraction = Fraction(0)
+    rdp: tuple[Fraction, ...] = ()
+
+    def __sub__(self, other: Spent) -> Spent:
+        before = other.rdp or (Fraction(0),) * len(self.rdp)
+        return Spent(self.epsilon - other.epsilon, tuple(a - b for a, b in zip(self.rdp, before, strict=True)))
+
+
+@dataclass
+class Step:
+    """One request of a session: what was said, drawn, issued, and paid by whom."""
+
+    question: Question
+    reply: str
+    draws: list[dict[str, Any]]
+    statements: list[list[str]]
+    said: list[list[str]]
+    paid: dict[Account, Spent]
+
+
+@dataclass
+class Session:
+    steps: list[Step] = field(default_factory=list)
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    paid: dict[Account, Spent] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> list[list[int]]:
+        return [draw["output"] for step in self.steps for draw in step.draws]
+
+
+def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Question, str]]:
+    """Each call as the request that the public function makes of it, once: the analyst's clock is in it."""
+    made = []
+    for question in questions:
+        call = re.sub(r"^dp_(count|group_by)\(", r"dp.dp_\1_request(", question[2])
+        row = conn.execute("SELECT " + call).fetchone()
+        assert row is not None
+        made.append((question, json.dumps(row[0])))
+    conn.rollback()
+    return made
+
+
+def run(
+    conn: Connection,
+    dataset: str,
+    asked: Sequence[tuple[Question, str]],
+    *,
+    neighbour: Neighbour | None = None,
+    frozen: list[list[int]] | None = None,
+    controls: Sequence[str] = (),
+) -> Session:
+    """One session in one transaction of one backend of the installed engine; rolled back, rows and ledger alike."""
+    notices: list[list[str]] = []
+
+    def heard(message: psycopg.errors.Diagnostic) -> None:
+        notices.append(["client", str(message.sqlstate), str(message.message_primary), str(message.message_detail)])
+
+    session = Session()
+    conn.add_notice_handler(heard)
+    try:
+        for statement in neighbour.statements if neighbour is not None else ():
+            conn.execute(statement)
+        start = before = accounts(conn, dataset)
+        tap(conn, "begin", {"frozen": frozen, "controls": list(controls)})
+        clock: set[str] = set()
+        for number, (question, request) in enumerate(asked):
+            notices.clear()
+            reply = ask(conn, str(uuid.uuid5(uuid.NAMESPACE_URL, str(number))), question[0], request)
+            found = tap(conn, "collect")
+            clock |= set(found["clock"])
+            after = accounts(conn, dataset)
+            session.steps.append(
+                Step(
+                    question,
+                    timeless(json.dumps(reply, sort_keys=True), clock),
+                    found["draws"],
+                    [[timeless(str(part), clock) for part in statement] for statement in found["statements"]],
+                    found["said"] + notices,
+                    difference(after, before),
+                )
+            )
+            before = after
+        session.paid = difference(before, start)
+        session.tables = tables(conn, clock)
+        check_clock(clock)
+        return session
+    finally:
+        conn.remove_notice_handler(heard)
+        if not conn.broken:
+            conn.rollback()
+            tap(conn, "end")
+            conn.rollback()
+
+
+def ask(conn: Connection, request_id: str, who: str, request: str) -> dict[str, Any]:
+    """The two steps of the channel, as dp.dp_query takes them."""
+    row = conn.execute("SELECT dp._charge(%s, %s, %s)", (request_id, who, request)).fetchone()
+    assert row is not None
+    if {"answer", "refusal"} & set(row[0]):
+        return dict(row[0])
+    row = conn.execute("SELECT dp._answer(%s)", (request_id,)).fetchone()
+    assert row is not None
+    return dict(row[0])
+
+
+def accounts(conn: Connection, dataset: str) -> dict[Account, Spent]:
+    found = conn.execute(
+        "SELECT node, relation_key, leaf_key, spent_epsilon::text, spent_rdp::text[] FROM dp.account"
+        " WHERE dataset = %s AND role = ''",
+        (dataset,),
+    ).fetchall()
+    return {
+        tuple(part for part in (relation, leaf) if part): Spent(Fraction(epsilon), tuple(map(Fraction, rdp or ())))
+        for _, relation, leaf, epsilon, rdp in found
+    }
+
+
+def difference(after: Mapping[Account, Spent], before: Mapping[Account, Spent]) -> dict[Account, Spent]:
+    """What each account spent in between; accounts that spent nothing are left out."""
+    changes = {node: spent - before.get(node, Spent()) for node, spent in after.items()}
+    return {node: change for node, change in changes.items() if change.epsilon or any(change.rdp)}
+
+
+def tables(conn: Connection, clock: set[str]) -> dict[str, list[str]]:
+    """Every row of every table of schema dp, without the times at which it was written."""
+    names = conn.execute(
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'r' ORDER BY 1"
+    ).fetchall()
+    found = {}
+    for (name,) in names:
+        rows = conn.execute(f"SELECT (to_jsonb(t) - '{{at,as_of,seq}}'::text[])::text FROM dp.{name} t").fetchall()
+        found[name] = sorted(timeless(row[0], clock) for row in rows)
+    return found
+
+
+def timeless(text: str, clock: Iterable[str]) -> str:
+    """The clock is public; two runs read it at two times."""
+    for reading in clock:
+        text = text.replace(reading, "<clock>")
+    return text
+
+
+def check_clock(clock: Iterable[str]) -> None:
+    """What we overlook as a clock's reading is one: within an hour of now."""
+    for reading in clock:
+        assert abs(datetime.fromisoformat(reading) - datetime.now(UTC)) < timedelta(hours=1), reading
+
+
+def compare(
+    record: Session, replay: Session, unit: frozenset[Account], orders: Sequence[float], cap: Fraction
+) -> list[str]:
+    """All violations (see the module) of two sessions that differ by one unit with these accounts."""
+    found: list[str] = []
+    for number, (one, two) in enumerate(zip(record.steps, replay.steps, strict=True)):
+        where = f"request {number}, {one.question[2]}"
+        found += [f"{rule}: {where}" for rule, a, b in _views(one, two) if a != b]
+        if [_public(d) for d in one.draws] == [_public(d) for d in two.draws]:
+            found += [f"{problem}: {where}" for problem in _step_losses(one, two, unit, orders)]
+    found += [f"records: dp.{name}" for name in record.tables if record.tables[name] != replay.tables[name]]
+    if record.paid != replay.paid:
+        found.append("accounts: at the end of the session")
+    if not found or all(problem.startswith("loss") for problem in found):
+        found += _session_losses(record, replay, unit, orders, cap)
+    return found
+
+
+def _views(one: Step, two: Step) -> Iterator[tuple[str, Any, Any]]:
+    yield "draws", [_public(draw) for draw in one.draws], [_public(draw) for draw in two.draws]
+    yield "statements", one.statements, two.statements
+    yield "answers", one.reply, two.reply
+    yield "notices", one.said, two.said
+    yield "accounts", one.paid, two.paid
+
+
+def _public(draw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in draw.items() if name not in ("exact", "output")}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Realised loss of one draw: pure epsilon (Laplace, selection) or rho (Gaussian); exact."""
+
+    epsilon: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+
+    @property
+    def none(self) -> bool:
+        return not self.epsilon and not self.rho
+
+
+def loss_of(one: Mapping[str, Any], two: Mapping[str, Any]) -> Loss:
+    """Laplace: sum of |change| / scale. Gaussian: sum of change² / 2 sigma². Selection: |ln of the odds' ratio|."""
+    scale = Fraction(float.fromhex(one["scale"]))
+    changes = [Fraction(a) - Fraction(b) for a, b in zip(one["exact"], two["exact"], strict=True)]
+    if one["kind"] == "gaussian":
+        return Loss(rho=sum((c * c for c in changes), Fraction(0)) / (2 * scale * scale))
+    if one["kind"] == "laplace":
+        return Loss(epsilon=sum((abs(c) for c in changes), Fraction(0)) / scale)
+    logs = [_log_probability(draw, one["output"][0], float(scale)) for draw in (one, two)]
+    return Loss(epsilon=Fraction(abs(logs[0] - logs[1])))
+
+
+def _log_probability(draw: Mapping[str, Any], pick: int, scale: float) -> float:
+    scores = [float(Fraction(score)) / scale for score in draw["exact"]]
+    top = max(scores)
+    return scores[pick] - top - math.log(sum(math.exp(score - top) for score in scores))
+
+
+def _sensitivity(one: Mapping[str, Any], two: Mapping[str, Any]) -> Fraction:
+    """What the draw's vectors differ by, in the norm in which its sensitivity was declared."""
+    changes = [abs(Fraction(a) - Fraction(b)) for a, b in zip(one["exact"], two["exact"], strict=True)]
+    if one["kind"] == "gaussian":
+        return sum((c * c for c in changes), Fraction(0))
+    return max(changes, default=Fraction(0)) if one["kind"] == "select" else sum(changes, Fraction(0))
+
+
+def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequence[float]) -> Iterator[str]:
+    pairs = list(zip(one.draws, two.draws, strict=True))
+    if any(_sensitivity(a, b) > Fraction(a["declared"]) for a, b in pairs):
+        yield "sensitivity"
+    declared = [_declared(draw) for draw in one.draws]
+    if one.draws and (not one.paid or any(_exceeds(declared, [spent], orders) for spent in one.paid.values())):
+        yield "price"
+    losses = [loss_of(a, b) for a, b in pairs]
+    if _exceeds(losses, [spent for node, spent in one.paid.items() if node in unit], orders):
+        yield "loss"
+
+
+def _declared(draw: Mapping[str, Any]) -> Loss:
+    cost = Fraction(draw["cost"])
+    return Loss(rho=cost) if draw["kind"] == "gaussian" else Loss(epsilon=cost)
+
+
+def _session_losses(
+    record: Session, replay: Session, unit: frozenset[Account], orders: Sequence[float], cap: Fraction
+) -> list[str]:
+    """All draws of the session together: against the accounts of the unit, against each of them, against the cap."""
+    found = []
+    losses = [
+        (step, loss_of(a, b))
+        for step, other in zip(record.steps, replay.steps, strict=True)
+        for a, b in zip(step.draws, other.draws, strict=True)
+    ]
+    everything = [loss for _, loss in losses]
+    if _exceeds(everything, [spent for node, spent in record.paid.items() if node in unit], orders):
+        found.append("loss: the session")
+    for node in unit:
+        own = [loss for step, loss in losses if node in step.paid]
+        if _exceeds(own, [record.paid.get(node, Spent())], orders):
+            found.append(f"loss: account {node}")
+    if not orders and sum(loss.epsilon for loss in everything) > cap:
+        found.append("loss: above the dataset's cap")
+    return found
+
+
+def _exceeds(losses: Sequence[Loss], paid: Sequence[Spent], orders: Sequence[float]) -> bool:
+    """Whether the losses together pass what was paid; without a payment, whether there is any loss."""
+    if not paid:
+        return any(not loss.none for loss in losses)
+    if not orders:
+        return any(loss.rho for loss in losses) or sum(x.epsilon for x in losses) > sum(x.epsilon for x in paid)
+    spent = [sum((x.rdp[i] for x in paid if x.rdp), Fraction(0)) for i in range(len(orders))]
+    return any(
+        sum(curve(x, a) for x in losses) > float(s) * (1 + TOLERANCE) for a, s in zip(orders, spent, strict=True)
+    )
+
+
+def curve(loss: Loss, order: float) -> float:
+    """The Rényi divergence that a realised loss stands for: a rho, resp. pure → RDP (turbo.md §6.2), in doubles.
+
+    ln(1 + 2 sinh(a e/2) sinh((a-1) e/2) / cosh(e/2)) / (a-1); where a e is large, the same without overflow.
+    """
+    if loss.rho:
+        return order * float(loss.rho)
+    epsilon = float(loss.epsilon)
+    if order * epsilon > 50:
+        return epsilon + (math.log1p(math.exp((1 - 2 * order) * epsilon)) - math.log1p(math.exp(-epsilon))) / (
+            order - 1
+        )
+    ratio = 2 * math.sinh(order * epsilon / 2) * math.sinh((order - 1) * epsilon / 2) / math.cosh(epsilon / 2)
+    return math.log1p(ratio) / (order - 1)
+
+
+def tightness(record: Session, replay: Session, unit: frozenset[Account]) -> dict[str, Fraction]:
+    """By call: the realised share of what was charged, in epsilon or rho. An audit that never gets near 1 is weak."""
+    found = {}
+    for one, two in zip(record.steps, replay.steps, strict=True):
+        if one.draws and unit & set(one.paid):
+            losses = [loss_of(a, b) for a, b in zip(one.draws, two.draws, strict=True)]
+            total = sum((x.epsilon + x.rho for x in losses), Fraction(0))
+            found[one.question[2]] = total / sum((Fraction(d["cost"]) for d in one.draws), Fraction(0))
+    return found
