@@ -38,6 +38,9 @@ BEGIN
   IF EXISTS (SELECT FROM unnest(ARRAY[epsilon, delta, delta_a, default_epsilon]) v WHERE scale(trim_scale(v)) > 18) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'amounts have at most 18 decimals', HINT = 'The ledger''s grain is 1e-18.';
   END IF;
+  IF array_position(orders, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'orders must not be NULL', HINT = 'Leave orders out for the default grid.';
+  END IF;
   IF accountant = 'pure' AND orders IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'orders belong to a renyi accountant', HINT = 'Leave orders out.';
   END IF;

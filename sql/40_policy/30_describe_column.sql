@@ -21,6 +21,8 @@ DECLARE
 BEGIN
   EXECUTE format('SELECT %L::%3$s <= %2$L::%3$s', a, b, format_type(type, NULL)) INTO yes;
   RETURN yes;
+EXCEPTION WHEN undefined_function THEN
+  RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('values of type %s have no order', format_type(type, NULL)), HINT = 'Declare a domain, or nothing but the column.';
 END $$;
 COMMENT ON FUNCTION dp._not_above(text, text, oid) IS 'Whether one declared value is not above another in the order of the column''s type.';
 REVOKE ALL ON FUNCTION dp._not_above(text, text, oid) FROM PUBLIC;
@@ -50,7 +52,7 @@ BEGIN
   END IF;
   SELECT * INTO a FROM pg_attribute t WHERE t.attrelid = relation AND t.attname = "column" AND t.attnum > 0 AND NOT t.attisdropped;
   IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column %I of %s does not exist', "column", relation), HINT = 'Name an existing column.';
+    RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column %s of %s does not exist', COALESCE(quote_ident("column"), 'NULL'), relation), HINT = 'Name an existing column.';
   END IF;
   type := (dp._base_type(a.atttypid, a.atttypmod)).base;
   IF num_nonnulls(bounds, domain, edges) > 1 OR (resolution IS NOT NULL AND bounds IS NULL) OR nullable IS NULL THEN

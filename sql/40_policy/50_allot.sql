@@ -11,7 +11,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'SELECT name FROM dp.budget.';
   END IF;
   IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = role) THEN
-    RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('role %I does not exist', role), HINT = 'CREATE ROLE it and GRANT dp_analyst to it.';
+    RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('role %s does not exist', COALESCE(quote_ident(role), 'NULL')), HINT = 'CREATE ROLE it and GRANT dp_analyst to it.';
   END IF;
   delta := COALESCE(delta, d.delta);
   IF epsilon IS NULL OR epsilon = 'NaN' OR epsilon < 0 OR epsilon > d.epsilon OR delta = 'NaN' OR delta < 0 OR delta > d.delta

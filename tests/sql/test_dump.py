@@ -27,7 +27,7 @@ OVER_30_ID: dict[str, str] = {}
 
 
 def install_script(cluster: Cluster) -> str:
-    folder = cluster.paths.destdir / f"usr/share/postgresql/{cluster.paths.pg_version}/extension"
+    folder: Path = cluster.paths.destdir / f"usr/share/postgresql/{cluster.paths.pg_version}/extension"
     return (folder / "pg_epsilon_install.sql").read_text()
 
 
@@ -143,7 +143,8 @@ def check_confirmed(target: Cluster, dbname: str) -> None:
             count(alice, table="items")
         wrong = (
             "SELECT count(*) FROM dp.column_policy c"
-            " JOIN pg_attribute a ON a.attrelid = c.relation AND a.attnum = c.attnum WHERE a.attname <> c.attname OR a.attisdropped"
+            " JOIN pg_attribute a ON a.attrelid = c.relation AND a.attnum = c.attnum"
+            " WHERE a.attname <> c.attname OR a.attisdropped"
         )
         assert one(root, wrong) == 0
         assert one(root, "SELECT count(*) FROM dp._ledger_mismatch()") == 0
