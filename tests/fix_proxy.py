@@ -1,4 +1,4 @@
-"""A bare PostgreSQL that plays the facade, a proxy in front of it in its own thread, a client that sees every byte.
+"""A bare PostgreSQL that plays the facade, and a proxy in front of it in its own thread.
 
 The rewriting brain is a fake with one private table, `secret`: it shows what the wire layer does with a plan, a
 refusal, a slow call.
@@ -7,9 +7,6 @@ refusal, a slow call.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import hmac
 import os
 import pwd
 import re
@@ -26,10 +23,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_raw import RawClient, keys_of
 from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
 from pg_epsilon_proxy.server import Directory, ProxyServer
 from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Plan, Refusal, Rewriter, SessionIO
-from pg_epsilon_proxy.wire import messages, scram, startup
 
 PASSWORD = "correct horse"
 REGIONS = ("north", "south")
@@ -129,6 +126,8 @@ SCALAR = re.compile(r"\(SELECT count\(\*\) FROM secret(?: WHERE n > (?P<n>\$1|\d
 
 
 class FakePlan:
+    refusal = None
+
     def __init__(self, sql: str, oids: tuple[int, ...], fields: tuple[Field, ...] | None, private: FakePrivate) -> None:
         self._sql, self._oids, self._private = sql, oids, private
         self.fields = fields
@@ -184,7 +183,9 @@ class FakeRewriter:
                 return None
             raise
         if "refuse_at_plan" in sql:
-            raise Refusal("DP003", "this shape is not supported", None, "Write “count(*)”.")
+            raise Refusal(
+                "DP003", "this shape is not supported", None, "Write “count(*)”.", position=sql.index("refuse_at_plan")
+            )
         if "brain_fails" in sql:
             raise KeyError("a literal that nobody may see")
         if not (await io.in_parser(GROUPED.search, sql) or SCALAR.search(sql)):
@@ -295,101 +296,12 @@ def relay(bare_facade: BareFacade, private_side: FakePrivate) -> Iterator[Thread
     proxy.close()
 
 
-def keys_of(password: str, verifier: str) -> scram.Keys:
-    known = scram.read_verifier(verifier)
-    assert known is not None
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), known.salt, known.iterations)
-    client = hmac.digest(salted, b"Client Key", "sha256")
-    return scram.Keys(client, hashlib.sha256(client).digest(), hmac.digest(salted, b"Server Key", "sha256"))
-
-
-class RawClient:
-    """Sends and receives whole messages, over the proxy or directly, so that the two can be compared."""
-
-    def __init__(self, port: int, keys: scram.Keys, **parameters: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self.buffer = b""
-        self.socket.sendall(startup.startup_packet({"user": "alice", "database": "facade", **parameters}))
-        client = scram.ScramClient(keys)
-        assert self.receive()[:9] == b"R" + self.last[1:5] + (10).to_bytes(4, "big")
-        first = client.first()
-        body = b"SCRAM-SHA-256\0" + len(first).to_bytes(4, "big") + first
-        self.socket.sendall(messages.message(b"p", body))
-        self.socket.sendall(messages.message(b"p", client.final(self.receive()[9:])))
-        client.check(self.receive()[9:])
-        self.until(b"Z")
-
-    last = b""
-
-    def receive(self) -> bytes:
-        """One message; empty at the end of the stream."""
-        while len(self.buffer) < 5 or len(self.buffer) < 1 + int.from_bytes(self.buffer[1:5], "big"):
-            data = self.socket.recv(65536)
-            if not data:
-                return b""
-            self.buffer += data
-        size = 1 + int.from_bytes(self.buffer[1:5], "big")
-        self.last, self.buffer = self.buffer[:size], self.buffer[size:]
-        return self.last
-
-    def send(self, *parts: bytes) -> None:
-        self.socket.sendall(b"".join(parts))
-
-    def until(self, kinds: bytes, count: int = 1) -> list[bytes]:
-        found: list[bytes] = []
-        while count:
-            found.append(self.receive())
-            if not found[-1]:
-                return found
-            count -= found[-1][:1] in (kinds[i : i + 1] for i in range(len(kinds)))
-        return found
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-def shape(found: Sequence[bytes]) -> list[str]:
-    """Kinds of messages, with the transaction status of each ReadyForQuery; asynchronous ones left out."""
-    return [
-        raw[:1].decode() + (raw[5:6].decode() if raw[:1] == b"Z" else "")
-        for raw in found
-        if raw[:1] not in (b"S", b"N")
-    ]
-
-
-def split_messages(data: bytes) -> list[bytes]:
-    parts = []
-    while data:
-        size = 1 + int.from_bytes(data[1:5], "big")
-        parts.append(data[:size])
-        data = data[size:]
-    return parts
-
-
 def psql(relay: ThreadedProxy, *arguments: str, user: str = "alice", password: str = PASSWORD, **kwargs: Any) -> Any:
     environment = {**os.environ, "PGPASSWORD": password, "PGGSSENCMODE": "prefer"}
     words = ["psql", "-X", "-h", "127.0.0.1", "-p", str(relay.port), "-U", user, "-d", "facade", "-A", "-t"]
     return subprocess.run(
         [*words, *arguments], capture_output=True, text=True, env=environment, timeout=30, check=False, **kwargs
     )
-
-
-def talk(relay: ThreadedProxy, data: bytes) -> bytes:
-    """Everything that the proxy says to these bytes until it closes."""
-    with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as s:
-        s.sendall(data)
-        answer = b""
-        with contextlib.suppress(ConnectionResetError):
-            while part := s.recv(65536):
-                answer += part
-        return answer
-
-
-def error_code(answer: bytes) -> str:
-    start = answer.index(b"ESFATAL\0"[:1], 0) if answer[:1] == b"E" else answer.index(b"SFATAL\0") - 5
-    fields = messages.read_fields(answer[start:])
-    assert fields["S"] == b"FATAL"
-    return fields["C"].decode()
 
 
 @pytest.fixture

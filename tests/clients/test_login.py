@@ -10,16 +10,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from fix_proxy import (
-    PASSWORD,
-    BareFacade,
-    FakePrivate,
-    ThreadedProxy,
-    error_code,
-    psql,
-    start_proxy,
-    talk,
-)
+from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, psql, start_proxy
+from fix_raw import error_code, talk
 from pg_epsilon_proxy.wire import messages, startup
 
 
@@ -70,7 +62,7 @@ STARTUPS = [
 
 @pytest.mark.parametrize(("parameters", "code"), STARTUPS)
 def test_startup_refused(relay: ThreadedProxy, parameters: dict[str, str], code: str) -> None:
-    assert error_code(talk(relay, startup.startup_packet(parameters))) == code
+    assert error_code(talk(relay.port, startup.startup_packet(parameters))) == code
 
 
 PACKETS = {
@@ -89,7 +81,7 @@ PACKETS = {
 
 @pytest.mark.parametrize("packet", PACKETS.values(), ids=PACKETS)
 def test_bad_beginnings_end_with_a_fatal_error(relay: ThreadedProxy, packet: bytes) -> None:
-    assert error_code(talk(relay, packet)) in ("08P01", "0A000")
+    assert error_code(talk(relay.port, packet)) in ("08P01", "0A000")
 
 
 def test_newer_minor_version_and_options_are_negotiated(relay: ThreadedProxy) -> None:

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from fix_proxy import (
-    GROUPED_SQL,
-    RawClient,
-    shape,
-    split_messages,
-)
+from fix_proxy import GROUPED_SQL
+from fix_raw import RawClient, shape, split_messages
 from pg_epsilon_proxy.wire import messages
 
 AT_PLAN = b"select region as refuse_at_plan from secret"
@@ -93,3 +89,13 @@ def test_refusal_carries_our_fields(raw: RawClient) -> None:
             "M": "the budget of “visits” is exhausted".encode(),
             "H": b"Ask the owner.",
         }
+
+
+@pytest.mark.parametrize("before", ["", "/* é€𝄞 */ "])
+def test_refusal_carries_its_place_in_characters(raw: RawClient, before: str) -> None:
+    """Plan time, both protocols: psql shows LINE and a caret."""
+    text = before.encode() + AT_PLAN
+    for data in (messages.query(text), extended(text) + messages.SYNC):
+        raw.send(data)
+        fields = messages.read_fields(next(m for m in raw.until(b"Z") if m[:1] == b"E"))
+        assert fields["P"] == str(1 + len(before) + AT_PLAN.index(b"refuse")).encode()

@@ -9,13 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_proxy import (
-    RawClient,
-    ThreadedProxy,
-    shape,
-    split_messages,
-    talk,
-)
+from fix_proxy import ThreadedProxy
+from fix_raw import RawClient, shape, split_messages, talk
 from pg_epsilon_proxy.wire import messages, startup
 
 SAME = {
@@ -115,7 +110,7 @@ def test_cancel_reaches_the_facade(db: psycopg.Connection[Any]) -> None:
 
 def test_cancel_with_a_wrong_key_does_nothing(relay: ThreadedProxy, db: psycopg.Connection[Any]) -> None:
     pid = db.info.backend_pid
-    threading.Timer(0.1, lambda: talk(relay, startup.cancel_packet(pid, b"\0\0\0\0"))).start()
+    threading.Timer(0.1, lambda: talk(relay.port, startup.cancel_packet(pid, b"\0\0\0\0"))).start()
     db.execute("SELECT pg_sleep(0.4)")
 
 

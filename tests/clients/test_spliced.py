@@ -12,15 +12,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from fix_proxy import (
-    GROUPED_SQL,
-    PASSWORD,
-    ROWS,
-    FakePrivate,
-    RawClient,
-    ThreadedProxy,
-    shape,
-)
+from fix_proxy import GROUPED_SQL, PASSWORD, ROWS, FakePrivate, ThreadedProxy
+from fix_raw import RawClient, shape
 from pg_epsilon_proxy.wire import messages
 
 

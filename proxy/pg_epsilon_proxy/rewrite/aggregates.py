@@ -44,11 +44,11 @@ AGGREGATES: dict[str, Rule] = {
     "count": Rule("count", arity=(1,), star=True, distinct=True, type="bigint"),
 }
 
-WORKS_NOW = "count(*), count(column), count(DISTINCT unit column), each with FILTER (WHERE ...)"
+INSTEAD = "use count(*), count(column) or count(DISTINCT unit column), each with FILTER (WHERE ...) if you like"
 
 # Fields of a FuncCall that are understood, and words for the others; any field not in _READ is refused once it is set.
 _FIELDS: dict[str, str] = {
-    "agg_order": "ORDER BY inside an aggregate",
+    "agg_order": "ORDER BY",
     "over": "OVER",
     "agg_within_group": "WITHIN GROUP",
     "func_variadic": "VARIADIC",
@@ -61,16 +61,16 @@ def compile_aggregate(call: Any, relation: str) -> Aggregate:
     name = function_name(call)
     rule = AGGREGATES.get(name[-1]) if len(name) == 1 or name[:-1] == ("pg_catalog",) else None
     if rule is None:
-        raise refusals.part(f"aggregate {'.'.join(name)}()", relation, f"what works now: {WORKS_NOW}")
+        raise refusals.part(f"aggregate {'.'.join(name)}()", relation, INSTEAD, call)
     for slot in call:
         if slot not in _READ and getattr(call, slot):
             what = _FIELDS.get(slot, f"this form ({slot})")
-            raise refusals.part(f"{what} in {name[-1]}()", relation, f"what works now: {WORKS_NOW}")
+            raise refusals.part(f"{what} in {name[-1]}()", relation, INSTEAD, call)
     arguments: tuple[Any, ...] = call.args or ()
     if not (rule.star if call.agg_star else len(arguments) in rule.arity):
-        raise refusals.part(f"{name[-1]}() with these arguments", relation, f"what works now: {WORKS_NOW}")
+        raise refusals.part(f"{name[-1]}() with these arguments", relation, INSTEAD, call)
     if call.agg_distinct and not rule.distinct:
-        raise refusals.part(f"DISTINCT in {name[-1]}()", relation, f"what works now: {WORKS_NOW}")
+        raise refusals.part(f"DISTINCT in {name[-1]}()", relation, INSTEAD, call)
     # count(1) is count(*): many tools write it so.
     constant = bool(arguments) and isinstance(arguments[0], ast.A_Const) and not arguments[0].isnull
     argument: Any = "*" if call.agg_star or (constant and rule.star and not call.agg_distinct) else arguments[0]

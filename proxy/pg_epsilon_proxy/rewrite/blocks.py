@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,11 @@ from pg_epsilon.query.parse import ast
 from . import refusals
 from .aggregates import Aggregate, request_of
 from .names import Relation
+from .positions import aligned, clause
 from .tree import column, expression_text, sql_text, strings, substitute, walk
+
+# The engine's words for a place in a predicate (query/request.py).
+_PLACE = re.compile(r'At character (\d+) of the predicate, near "(.*)"\.', re.DOTALL)
 
 
 @dataclass
@@ -19,6 +24,7 @@ class QueryBlock:
     """The aggregate core of a SELECT over one protected relation: FROM, WHERE, GROUP BY, every distinct aggregate.
 
     slot: the derived table that now stands in FROM. keys: column names. core: the block's own SQL, for types only.
+    source: the client's whole text, while it is the text that an error's position is shown in.
     """
 
     number: int
@@ -30,6 +36,7 @@ class QueryBlock:
     aggregates: tuple[Aggregate, ...]
     core: str
     grouped: bool
+    source: str | None = None
 
     @property
     def width(self) -> int:
@@ -64,6 +71,19 @@ class QueryBlock:
             "fresh": False,
             "settings": dict(settings),
         }
+
+    def blamed(self, request: Mapping[str, Any], detail: str) -> int | None:
+        """Where in `source` the place stands that the engine's DETAIL names in a predicate of `request`."""
+        named = _PLACE.fullmatch(detail)
+        if named is None or self.source is None:
+            return None
+        filters = [(a.filter, asked["filter"]) for a, asked in zip(self.aggregates, request["aggregates"], strict=True)]
+        for node, text in [(self.where, request["where"]), *filters]:
+            if text is None or not " ".join(text[int(named[1]) - 1 :].split()).startswith(named[2]):
+                continue
+            span = clause(self.source, node)
+            return None if span is None else aligned(text, int(named[1]) - 1, self.source, span)
+        return None
 
 
 @dataclass

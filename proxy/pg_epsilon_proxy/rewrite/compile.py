@@ -19,12 +19,20 @@ from .tree import kind, quote_identifier, replace, replace_children, statement, 
 
 # Statements whose `relation` is written.
 _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
-_CALL = "write it as dp_count('relation', ...) with constants and parameters only"
 # The dry run (composition.md §14.10), answered by upstream.plan.
 PLAN = "dp_plan"
 # These take the request itself and give jsonb; every other call has functions that make its request and its result.
 DIRECT = frozenset({PLAN, "dp_query"})
 _CALL_FIELDS = frozenset({"funcname", "args", "funcformat", "location"})
+_CALL_WORDS = {
+    "agg_filter": "FILTER",
+    "agg_distinct": "DISTINCT",
+    "agg_order": "ORDER BY",
+    "agg_star": "*",
+    "agg_within_group": "WITHIN GROUP",
+    "over": "OVER",
+    "func_variadic": "VARIADIC",
+}
 
 
 def compile_statement(node: Any, facts: Facts, taken: str = "") -> Compiled:
@@ -76,7 +84,7 @@ class _StatementCompiler:
         for target in targets:
             relation = self._protected(target, NO_CTES)
             if relation is not None:
-                raise refusals.write(relation.name)
+                raise refusals.write(relation.name, target)
 
     def _unqualify(self, node: Any) -> None:
         """dp.budget.left (SQLAlchemy writes all columns so) is budget.left once the view has become a derived table."""
@@ -92,7 +100,7 @@ class _StatementCompiler:
         """COPY relation TO: rows. (A view cannot be copied from: PostgreSQL says so.)"""
         relation = self._protected(node.relation, NO_CTES)
         if relation is not None:
-            raise refusals.raw_access(relation.name)
+            raise refusals.raw_access(relation.name, node.relation)
         return Compiled(node)
 
     def _next(self) -> int:
@@ -162,7 +170,7 @@ class _StatementCompiler:
         if relation is None:
             return node
         if relation.role == "protected":
-            raise refusals.raw_access(relation.name)
+            raise refusals.raw_access(relation.name, node)
         alias = node.alias if node.alias is not None else ast.Alias(aliasname=node.relname)
         if node.alias is None and node.schemaname is not None:
             self._renamed.add((node.schemaname, str(node.relname)))
@@ -172,7 +180,7 @@ class _StatementCompiler:
 
     def _sample(self, node: Any, scope: Scope) -> Any:
         if isinstance(node.relation, ast.RangeVar) and self._resolve(node.relation, scope) is not None:
-            raise refusals.part("TABLESAMPLE", str(node.relation.relname), "leave it out")
+            raise refusals.part("TABLESAMPLE", str(node.relation.relname), "leave it out", node)
         self._enter(node, scope)
         return node
 
@@ -195,7 +203,8 @@ class _StatementCompiler:
         name = dp_function(node, self._facts.functions) or ""
         for slot in node:
             if slot not in _CALL_FIELDS and getattr(node, slot):
-                raise refusals.shape(f"this form of a call of {name}() is not supported ({slot})", _CALL)
+                words = _CALL_WORDS.get(slot, f"this form ({slot})")
+                raise refusals.shape(f"{words} is not supported in a call of {name}()", _call(name), node)
         for item in walk(node.args):
             self._check_argument(item, name)
         request, result = (("dp", f"{name}_request"), ("dp", f"{name}_result"))
@@ -212,13 +221,18 @@ class _StatementCompiler:
     def _check_argument(self, item: Any, name: str) -> None:
         if isinstance(item, ast.ColumnRef):
             shown = ".".join(strings(item.fields))
-            raise refusals.shape(f"column {shown} cannot be an argument of {name}()", _CALL)
+            raise refusals.shape(f"column {shown} cannot be an argument of {name}()", _call(name), item)
         if isinstance(item, ast.SubLink):
-            raise refusals.shape(f"a sub-query cannot be an argument of {name}()", _CALL)
+            raise refusals.shape(f"a sub-query cannot be an argument of {name}()", _call(name), item)
         if isinstance(item, ast.FuncCall):
             last = strings(item.funcname)[-1]
             if last in self._facts.aggregates or dp_function(item, self._facts.functions) is not None:
-                raise refusals.shape(f"{last}() cannot be an argument of {name}()", _CALL)
+                raise refusals.shape(f"{last}() cannot be an argument of {name}()", _call(name), item)
+
+
+def _call(name: str) -> str:
+    first = "request" if name in DIRECT else "'relation'"
+    return f"write {name}({first}, ...) with constants and parameters only; compare and join its answer outside"
 
 
 def _name(parts: tuple[str, ...]) -> tuple[Any, ...]:

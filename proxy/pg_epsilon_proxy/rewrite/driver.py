@@ -11,16 +11,18 @@ from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
 from . import probes, refusals, units
 from .blocks import Compiled, QueryBlock, ViewBlock
 from .compile import DIRECT, compile_statement
-from .explain import FORMATS
+from .explain import explain_format
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
+from .positions import aligned, location
+from .scope import references, relation_name
 from .statements import Statement, split
 from .tree import sql_text, statement_text
 from .units import Note, Unit
 
 # Longer texts are forwarded unparsed: the net answers for them.
 MAX_STATEMENT = 1_000_000
-_NOT_KEPT = "run the query itself; its answer can be kept in a temporary table"
+_NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
 
 
 class SqlRewriter:
@@ -37,6 +39,14 @@ class SqlRewriter:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
         if len(sql) > MAX_STATEMENT:
             return None
+        try:
+            return await self._plan(sql, param_oids, io, extended)
+        except Refusal as refusal:
+            if not sql.isascii() and io.parameter_status("client_encoding") not in (None, "UTF8"):
+                refusal.position = None  # what we took for characters may be bytes
+            raise
+
+    async def _plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, extended: bool) -> BlockPlan | None:
         statements = await io.in_parser(split, sql, self._names)
         if statements is None or not any(_relevant(item, io) for item in statements):
             return None
@@ -48,15 +58,17 @@ class SqlRewriter:
 
     async def _message(self, statements: list[Statement], io: SessionIO) -> BlockPlan | None:
         """Several statements of one simple Query: plan until the first that fails, which then fails where it stands."""
+        ours = await self._before_control(statements, io) if io.in_block() else len(statements)
         found: list[Unit] = []
         blocks = False
         for index, item in enumerate(statements):
             try:
-                unit = await self._unit(item, (), io, False) if _relevant(item, io) else None
+                unit = await self._unit(item, (), io, False) if index < ours and _relevant(item, io) else None
             except Refusal as refusal:
                 if index == 0:
                     raise
                 found.append(_plain(units.raised(refusal)))
+                found[-1].refusal = refusal
                 blocks = True
                 break
             except FacadeError:
@@ -66,10 +78,29 @@ class SqlRewriter:
                 found += [_plain(rest.text) for rest in statements[index:]]
                 break
             if unit is not None and not all(earlier.may_precede for earlier in statements[:index]):
-                raise refusals.alone()
+                raise refusals.alone(_place(item))
             blocks = blocks or unit is not None
             found.append(unit if unit is not None else _plain(item.text))
         return BlockPlan(found) if blocks else None
+
+    async def _before_control(self, statements: list[Statement], io: SessionIO) -> int:
+        """Refuse transaction control before a block while the client's transaction is open.
+
+        Returns how many statements precede the first transaction control: those behind it are none of ours.
+
+        Such a block would be planned, and its names resolved, in the transaction that the message is about to end; a
+        probe that fails there aborts it, and the COMMIT before it would never be reached. The message is refused as a
+        whole, as PostgreSQL refuses one with a syntax error anywhere in it: the transaction fails, nothing has run.
+        """
+        control = next((index for index, item in enumerate(statements) if item.transaction), len(statements))
+        for item in statements[control + 1 :]:
+            if item.executes in io.sql_prepared:
+                raise refusals.alone(_place(item))
+            if item.candidates:
+                facts = await probes.resolve(io, item.candidates, self._names)
+                if facts.relations or facts.functions:
+                    raise refusals.alone(_place(item))
+        return control
 
     # -- one statement ------------------------------------------------------------------------------------------
 
@@ -86,14 +117,14 @@ class SqlRewriter:
             return await self._prepare(item, io)
         if item.treatment == "copy":
             return await self._copy(item, io)
-        described = await io.describe(item.text, param_oids)
+        described = await _described(item, param_oids, io)
         if described.param_oids and not extended:
             # "there is no parameter $1": PostgreSQL's own answer to a simple Query.
             return None
         target = item.node.query if item.treatment == "explain" else item.node
         unit = await self._spliced(target, item, described.param_oids, io)
         if unit is not None and item.treatment == "explain":
-            unit = units.explained(unit, _format(item.node), len(described.param_oids) + 1)
+            unit = units.explained(unit, explain_format(item.node), len(described.param_oids) + 1)
         if unit is not None:
             unit.fields = described.fields
         return unit
@@ -107,6 +138,9 @@ class SqlRewriter:
         if not compiled.blocks:
             return None
         _check_encoding(item.text, io)
+        for block in compiled.blocks:
+            if isinstance(block, QueryBlock):
+                block.source = item.source
         types, names = await _types(compiled, oids, io)
         unit: Unit = await _in_parser(io, units.spliced, compiled, types, names, oids)
         unit.types = await probes.type_names(io, oids)
@@ -117,14 +151,16 @@ class SqlRewriter:
         facts = await probes.resolve(io, item.candidates, self._names)
         if facts.relations or facts.functions:
             raise refusals.shape(
-                "a view, rule, function or materialized view cannot hold a query over protected data", _NOT_KEPT
+                "a view, rule, function or materialized view cannot hold a query over protected data",
+                _NOT_KEPT,
+                _reference(item, facts),
             )
 
     async def _copy(self, item: Statement, io: SessionIO) -> Unit | None:
         """COPY is analysed when it runs, so its query is described by itself; no parameter reaches it."""
         described = Described((), None)
         if item.node.query is not None:
-            described = await io.describe(await _in_parser(io, statement_text, item.node.query))
+            described = await _described(item, (), io, item.node.query)
         if described.param_oids:
             return None
         unit = await self._spliced(item.node, item, (), io)
@@ -138,7 +174,7 @@ class SqlRewriter:
         if node.argtypes:
             casts = await _in_parser(io, _null_casts, node.argtypes)
             declared = [field.type_oid for field in (await io.describe(casts)).fields or ()]
-        described = await io.describe(await _in_parser(io, statement_text, node.query), declared)
+        described = await _described(item, declared, io, node.query)
         body = await self._spliced(node.query, item, described.param_oids, io)
         return None if body is None else units.prepared(node, body, body.types)
 
@@ -157,14 +193,33 @@ async def _noted(item: Statement, io: SessionIO) -> Note | None:
 
 
 async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
-    if item.treatment != "execute":
-        raise refusals.shape("EXECUTE of a query over protected data must stand by itself", _NOT_KEPT)
-    if len(item.node.params or ()) != len(note.types):
+    node = item.node.query if item.treatment == "explain" else item.node
+    if not isinstance(node, ast.ExecuteStmt):
+        message = "EXECUTE of a query over protected data must stand by itself, or behind EXPLAIN"
+        raise refusals.shape(message, _NOT_KEPT, item.start)
+    if len(node.params or ()) != len(note.types):
         return None
     _check_encoding(item.text, io)
-    unit: Unit = await _in_parser(io, units.execution, item.node, note)
+    unit: Unit = await _in_parser(io, units.execution, node, note)
+    if item.treatment == "explain":
+        unit = units.explained(unit, explain_format(item.node), 1)
     unit.text = item.text
     return unit
+
+
+async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner: Any = None) -> Described:
+    """Describe the statement, or the query inside it; an error's position is moved to the client's whole text."""
+    text = item.text if inner is None else await _in_parser(io, statement_text, inner)
+    try:
+        return await io.describe(text, oids)
+    except FacadeError as error:
+        place = error.position
+        if place is not None and inner is None:
+            place += item.start
+        elif place is not None:
+            span = (item.start, item.start + len(item.text))
+            place = await io.in_parser(aligned, text, place, item.source, span)
+        raise error.placed(place) from None
 
 
 async def _types(
@@ -199,6 +254,17 @@ def _relevant(item: Statement, io: SessionIO) -> bool:
     return bool(item.candidates) or item.executes in io.sql_prepared
 
 
+def _place(item: Statement) -> int:
+    place = location(item.node)
+    return item.start if place is None else place
+
+
+def _reference(item: Statement, facts: Facts) -> Any:
+    """The first name in the statement that is ours, or all of the statement."""
+    found = (node for node in references(item.node) if relation_name(node) in facts.relations)
+    return next(found, item.node)
+
+
 def _plain(text: str) -> Unit:
     return Unit(text=text, template=text)
 
@@ -214,18 +280,6 @@ def _check_encoding(text: str, io: SessionIO) -> None:
             "queries over protected data with non-ASCII characters need client_encoding UTF8",
             "SET client_encoding = 'UTF8'",
         )
-
-
-def _format(node: Any) -> str:
-    for option in node.options or ():
-        if option.defname == "format":
-            name = (option.arg.sval or "").lower() if isinstance(option.arg, ast.String) else ""
-            if name not in FORMATS:
-                raise refusals.shape(
-                    f"EXPLAIN (FORMAT {name}) is not supported over protected data", "use FORMAT TEXT or JSON"
-                )
-            return name
-    return "text"
 
 
 def _null_casts(types: Sequence[Any]) -> str:

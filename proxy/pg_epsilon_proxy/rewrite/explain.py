@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pg_epsilon.query.parse import ast
+
+from . import refusals
 from .notices import amount_text, margin_text
 
 COLUMN = "QUERY PLAN"
@@ -15,6 +18,18 @@ _ORDER = ("mechanism", "path", "charge", "margin", "left", "cap", "accounts", "g
 _LABELS = {"margin": "expected error", "left": "budget left", "accounts": "paid by", "as_of": "as of"}
 # Said elsewhere: the confidence beside the margin, what is asked in the call, the notice's text in its parts.
 _SILENT = frozenset({"confidence", "request", "version", "call", "keys", "where", "relation", "text"})
+
+
+def explain_format(node: Any) -> str:
+    """The format that an EXPLAIN asks for: "text" or "json". Error: DP003 for another."""
+    for option in node.options or ():
+        if option.defname == "format":
+            name = (option.arg.sval or "").lower() if isinstance(option.arg, ast.String) else ""
+            if name not in FORMATS:
+                message = f"EXPLAIN (FORMAT {name}) is not supported over protected data"
+                raise refusals.shape(message, "use FORMAT TEXT or JSON", option)
+            return name
+    return "text"
 
 
 def lines(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> list[str]:

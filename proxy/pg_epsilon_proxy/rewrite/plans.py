@@ -16,6 +16,7 @@ class BlockPlan:
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = list(units)
         self._counts: list[int] = []
+        self.refusal = next((unit.refusal for unit in units if unit.refusal is not None), None)
         self._stopped: str | None = None
 
     @property
@@ -51,7 +52,7 @@ class BlockPlan:
             except Refusal as refusal:
                 if index == 0:
                     raise
-                self._stopped = raised(refusal)
+                self._stopped, self.refusal = raised(refusal), refusal
                 break
             self._counts.append(len(found))
             documents += found
@@ -70,6 +71,8 @@ class BlockPlan:
 
 def _spliced(unit: Unit, documents: Sequence[str]) -> str:
     values = list(documents)
-    arguments = values.pop(0) if unit.execute is not None else ""
+    if unit.execute is None or unit.explained is not None:
+        return splice(unit.template, dict(zip(unit.marks, values, strict=True)))
+    arguments = values.pop(0)
     text = splice(unit.template, dict(zip(unit.marks, values, strict=True)))
-    return text if unit.execute is None else text.replace(unit.execute.arguments, arguments)
+    return text.replace(unit.execute.arguments, arguments)

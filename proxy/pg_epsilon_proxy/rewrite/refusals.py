@@ -1,8 +1,14 @@
-"""Every refusal of the rewriting brain: what is wrong, and what to write instead (rule R5: public facts)."""
+"""Every refusal of the rewriting brain: what is wrong, where, and what to write instead (rule R5: public facts).
+
+`at`: the node (or nodes, or character offset) of the client's statement that is refused.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..session.rewriting import Refusal
+from .positions import location
 
 RAW_ACCESS = "DP002"
 SHAPE = "DP003"
@@ -10,39 +16,42 @@ CHANNEL = "DP006"
 PRIVILEGE = "42501"
 
 
-def raw_access(relation: str) -> Refusal:
+def raw_access(relation: str, at: Any = None) -> Refusal:
     """A SELECT (or COPY, or a write's FROM) that would return rows (composition.md §14.11)."""
     return Refusal(
         RAW_ACCESS,
         f"rows of {relation} are private",
         hint=f"Ask for aggregates, for example SELECT count(*) FROM {relation}, with or without GROUP BY.",
+        position=location(at),
     )
 
 
-def write(relation: str) -> Refusal:
+def write(relation: str, at: Any = None) -> Refusal:
     """INSERT, UPDATE, DELETE, MERGE, TRUNCATE or COPY FROM on a protected relation."""
     return Refusal(
         PRIVILEGE,
         f"permission denied for table {relation}",
-        hint="Protected relations are read-only here; write to a temporary table instead.",
+        hint=f"{relation} can only be asked for aggregates; write to a temporary table (CREATE TEMP TABLE) instead.",
+        position=location(at),
     )
 
 
-def shape(message: str, hint: str) -> Refusal:
+def shape(message: str, hint: str, at: Any = None) -> Refusal:
     """An aggregate block, or a statement around one, with a part that is not supported."""
-    return Refusal(SHAPE, message, hint=_sentence(hint))
+    return Refusal(SHAPE, message, hint=_sentence(hint), position=location(at))
 
 
-def part(what: str, relation: str, hint: str) -> Refusal:
+def part(what: str, relation: str, hint: str, at: Any = None) -> Refusal:
     """A named part of a block over `relation` that is not supported."""
-    return shape(f"{what} is not supported in an aggregate query over {relation}", hint)
+    return shape(f"{what} is not supported in an aggregate query over {relation}", hint, at)
 
 
-def alone() -> Refusal:
+def alone(at: Any = None) -> Refusal:
     """A statement that may not stand before a block in one simple Query (facade-and-channel.md §6)."""
     return shape(
         "a query over protected data cannot follow this statement in one message",
         "send it alone: one statement a message",
+        at,
     )
 
 
@@ -58,4 +67,5 @@ def broken(what: str) -> Refusal:
 
 def _sentence(text: str) -> str:
     """PostgreSQL's style: a hint is a sentence."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    first = text if text.startswith("dp_") else text[:1].upper() + text[1:]
+    return first + ("" if text.endswith(".") else ".")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..session.rewriting import BoundParams, SessionIO
+from ..session.rewriting import BoundParams, Refusal, SessionIO
 from . import probes, refusals
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
 from .explain import call_text, json_text, lines
@@ -78,7 +78,12 @@ async def _document(block: Block, inputs: Inputs, io: SessionIO) -> str:
     request = await _request(block, inputs, io)
     if isinstance(block, CallBlock) and block.free:
         return encode(await io.upstream.plan(request))
-    answer = await io.upstream.query(request, timeout=_left(inputs))
+    try:
+        answer = await io.upstream.query(request, timeout=_left(inputs))
+    except Refusal as refusal:
+        if isinstance(block, QueryBlock) and refusal.detail is not None:
+            refusal.position = await io.in_parser(block.blamed, request, refusal.detail)
+        raise
     rows = answer.get("rows")
     if not isinstance(rows, list):
         raise refusals.broken("no rows")
@@ -93,7 +98,7 @@ async def _request(block: QueryBlock | CallBlock, inputs: Inputs, io: SessionIO)
         return await io.in_parser(block.request, inputs.constants, inputs.settings.values)
     rows = await io.fetch(block.sql, inputs.params, inputs.oids)
     if not rows or rows[0][0] is None:
-        raise refusals.shape(f"{block.function}() was called with NULL for its relation", "name a relation")
+        raise refusals.shape(f"{block.function}() was called with NULL for its relation", "name the relation")
     request: dict[str, Any] = json.loads(rows[0][0])
     return request
 

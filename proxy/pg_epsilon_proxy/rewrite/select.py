@@ -12,11 +12,13 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast, enums
 
+from ..session.rewriting import Refusal
 from . import refusals
 from .aggregates import Aggregate, compile_aggregate, request_of
 from .blocks import QueryBlock
 from .colnames import column_name
 from .names import Facts, Relation
+from .positions import location
 from .scope import Scope, dp_function, relation_name
 from .tree import column, function_name, kind, replace, replace_children, sql_text, strings, substitute, walk
 
@@ -46,11 +48,16 @@ _FIELDS: dict[str, str] = {
 _JOINS = (
     "ask about one protected relation at a time, and join the released result: FROM (SELECT key, count(*) ...) r JOIN t"
 )
-_KEYS = "GROUP BY plain columns with a declared domain"
-_COLUMNS = "outside aggregates, use only columns that are in GROUP BY"
+_KEYS = "group by plain columns with a declared domain; several groupings: UNION ALL of queries"
+_COLUMNS = "add the column to GROUP BY, or use it inside an aggregate or in WHERE"
+_OWN = "use published columns of {} only; a query over protected data cannot refer to the query around it"
+_VALUES = "write its values as constants, for example IN (1, 2); run the sub-query by itself first"
+_RELEASED = "run the dp_* call by itself first, and write the value that it released as a constant"
 _CORRELATED = (
-    "give the sub-query's own columns an alias-qualified name; a query over protected data cannot be correlated"
+    "write the sub-query's own columns with its table's name before them, as in t.x; a query over protected data "
+    "cannot be correlated"
 )
+_INSTEAD = "use the plain aggregates, one query for each grouping"
 
 
 # Aggregates, and a function of grouping sets, that the grammar does not write as function calls.
@@ -88,12 +95,12 @@ class SelectCompiler:
         """
         calls = list(self._aggregate_calls(select))
         if not (calls or select.groupClause or select.distinctClause):
-            raise refusals.raw_access(self._shown)
+            raise refusals.raw_access(self._shown, self._source)
         self._check_fields(select)
         self._check_source(select)
         grouped = self._find_keys(select, bool(calls))
         if not calls and not self._keys:
-            raise refusals.raw_access(self._shown)
+            raise refusals.raw_access(self._shown, self._source)
         self._check_core(select.whereClause, "WHERE")
         for call in calls:
             self._add_aggregate(call)
@@ -125,7 +132,7 @@ class SelectCompiler:
         for node in walk(targets, stop=lambda item: isinstance(item, ast.SubLink)):
             if isinstance(node, ast.ColumnRef):
                 if strings(node.fields)[-1] == "*":
-                    raise refusals.raw_access(self._shown)
+                    raise refusals.raw_access(self._shown, node)
                 self._add_key(node)
         return True
 
@@ -135,7 +142,7 @@ class SelectCompiler:
         if isinstance(expression, ast.A_Const) and isinstance(expression.val, ast.Integer):
             ordinal = expression.val.ival or 0
             if not 1 <= ordinal <= len(targets):
-                raise refusals.part(f"GROUP BY {ordinal}", self._shown, _KEYS)
+                raise self._part(f"GROUP BY {ordinal}", _KEYS, select.groupClause)
             return targets[ordinal - 1].val
         name = _bare(expression)
         if name is not None and name not in self._columns:
@@ -147,7 +154,7 @@ class SelectCompiler:
     def _add_key(self, expression: Any) -> None:
         name = self._own_column(expression)
         if name is None:
-            raise refusals.part(f"GROUP BY {_short(expression)}", self._shown, _KEYS)
+            raise self._part(f"GROUP BY {_short(expression)}", _KEYS, expression)
         self._keys.setdefault(name, len(self._keys) + 1)
 
     def _aggregate_calls(self, select: Any) -> Iterator[Any]:
@@ -180,31 +187,38 @@ class SelectCompiler:
         for slot in select:
             role = _FIELDS.get(slot, f"this clause ({slot})")
             if role not in ("core", "outside") and getattr(select, slot):
-                raise refusals.part(role, self._shown, "leave it out")
+                raise self._part(role, "leave it out", getattr(select, slot))
         if any(item is not None for item in select.distinctClause or ()):
-            raise refusals.part("DISTINCT ON", self._shown, "use GROUP BY, or DISTINCT without ON")
+            raise self._part("DISTINCT ON", "use GROUP BY, or DISTINCT without ON", select.distinctClause)
 
     def _check_source(self, select: Any) -> None:
-        if len(select.fromClause) != 1 or select.fromClause[0] is not self._source:
-            raise refusals.part("a join, TABLESAMPLE or a second FROM item", self._shown, _JOINS)
         source = self._source
+        for item in leaves(select.fromClause):
+            if isinstance(item, ast.RangeTableSample) and item.relation is source:
+                raise self._part("TABLESAMPLE", "leave it out: the answer is about all rows", item)
+            if item is not source:
+                raise self._part("a join or a second FROM item", _JOINS, item)
         if not source.inh:
-            raise refusals.part("ONLY", self._shown, "leave it out")
+            raise self._part("ONLY", "leave it out", source)
         if source.catalogname is not None:
-            raise refusals.part("a database name before the schema", self._shown, "leave it out")
+            raise self._part("a database name before the schema", "leave it out", source)
         if source.alias is not None and source.alias.colnames:
-            raise refusals.part("a column alias list", self._shown, "use the columns' own names")
+            raise self._part("a column alias list", "use the columns' own names", source)
+
+    def _part(self, what: str, hint: str, at: Any) -> Refusal:
+        """The refusal of a part of this block; where the part has no place of its own, at the relation's name."""
+        return refusals.part(what, self._shown, hint, at if location(at) is not None else self._source)
 
     def _check_core(self, node: Any, where: str) -> None:
         """The core may use the relation's own columns, constants and parameters; the engine judges the operators."""
         for item in walk(node):
             if isinstance(item, ast.ColumnRef) and self._own_column(item) is None:
                 shown = ".".join(strings(item.fields))
-                raise refusals.part(f"{shown} in {where}", self._shown, "use published columns of this relation only")
+                raise self._part(f"{shown} in {where}", _OWN.format(self._shown), item)
             if isinstance(item, ast.SubLink | ast.SelectStmt):
-                raise refusals.part(f"a sub-query in {where}", self._shown, "write its values as constants: IN (1, 2)")
+                raise self._part(f"a sub-query in {where}", _VALUES, item)
             if isinstance(item, ast.FuncCall) and dp_function(item, self._facts.functions) is not None:
-                raise refusals.part(f"a dp_* call in {where}", self._shown, "compare with its released value outside")
+                raise self._part(f"a dp_* call in {where}", _RELEASED, item)
 
     def _own_column(self, node: Any) -> str | None:
         """The column's name if `node` is a plain reference to a published column of the block's relation, else None."""
@@ -270,7 +284,7 @@ class SelectCompiler:
 
     def refuse_column(self, node: Any) -> None:
         """A column outside aggregates that is not a key: an outer reference, or one that depends on a key."""
-        raise refusals.part(f"column {'.'.join(strings(node.fields))} outside an aggregate", self._shown, _COLUMNS)
+        raise self._part(f"column {'.'.join(strings(node.fields))} outside an aggregate", _COLUMNS, node)
 
     def check_uncorrelated(self, sublink: Any) -> None:
         """No name in a sub-query beside the block may be the block's: PostgreSQL would have taken it from here."""
@@ -279,7 +293,7 @@ class SelectCompiler:
             mine = len(names) == 1 and (names[0] in self._columns or _looks_ours(names[0]))
             if mine or names[:-1] in self._qualifiers()[1:]:
                 shown = ".".join(names)
-                raise refusals.part(f"{shown} in a sub-query beside the aggregates", self._shown, _CORRELATED)
+                raise self._part(f"{shown} in a sub-query beside the aggregates", _CORRELATED, node)
 
     def _foreign_columns(self, value: Any) -> Iterator[Any]:
         """Column references below `value` but not at the level of another block, where each is proved to be its own."""
@@ -331,7 +345,7 @@ class _Outside:
         if isinstance(node, ast.ColumnRef):
             self._block.refuse_column(node)
         if kind(node) in _NOT_OUTSIDE:
-            raise refusals.shape(f"{_NOT_OUTSIDE[kind(node)]} is not supported over protected data", _KEYS)
+            raise refusals.shape(f"{_NOT_OUTSIDE[kind(node)]} is not supported over protected data", _INSTEAD, node)
         if self._block.is_call(node):
             return self._block.compile_outside(node, self._scope)
         if isinstance(node, ast.SubLink):

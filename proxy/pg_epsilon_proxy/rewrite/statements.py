@@ -40,10 +40,16 @@ _TRANSACTION = frozenset(
 
 @dataclass
 class Statement:
-    """One statement of a message. text: as the client wrote it. treatment: see _TREATMENT, or "other"."""
+    """One statement of a message.
+
+    text: as the client wrote it, from character `start` of the message on; source: the whole message, in which nodes
+    have their locations; treatment: see _TREATMENT, or "other".
+    """
 
     node: Any
     text: str
+    start: int
+    source: str
     treatment: str
     candidates: Candidates
     transaction: bool
@@ -80,6 +86,8 @@ def _statement(raw: Any, sql: str, names: Names) -> Statement:
     return Statement(
         node=node,
         text=sql[start:end],
+        start=start,
+        source=sql,
         treatment=treatment,
         candidates=candidates(node, names),
         transaction=isinstance(node, ast.TransactionStmt),

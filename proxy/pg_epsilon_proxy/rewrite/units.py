@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pg_epsilon.query.parse import ast
 
-from ..session.rewriting import JSONB_OID, Field
+from ..session.rewriting import JSONB_OID, Field, Refusal
 from . import refusals
-from .blocks import Block, Compiled
+from .blocks import Block, Compiled, QueryBlock
 from .explain import COLUMN
 from .probes import as_json
 from .splice import fill, with_parameters
@@ -27,7 +27,7 @@ class Unit:
 
     text: with $n documents; template: with marks in their place; marks: in the order in which documents come.
     shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
-    format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs.
+    format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
     """
 
     text: str
@@ -42,6 +42,7 @@ class Unit:
     explained: str | None = None
     note: Note | None = None
     execute: Execution | None = None
+    refusal: Refusal | None = None
 
     @property
     def documents(self) -> int:
@@ -51,10 +52,14 @@ class Unit:
 
 @dataclass
 class Note:
-    """What SQL PREPARE leaves in the session: text is compared with pg_prepared_statements before it is believed."""
+    """What SQL PREPARE leaves in the session: text is compared with pg_prepared_statements before it is believed.
+
+    body: the rewritten statement inside it.
+    """
 
     name: str
     text: str
+    body: str
     blocks: list[Block]
     oids: list[int]
     types: list[str]
@@ -111,7 +116,9 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
         oids=outer.oids,
         types=outer.types,
         explained=form,
-        shown=outer.text,
+        shown=outer.text if outer.execute is None else outer.execute.note.body,
+        literal=outer.literal,
+        execute=outer.execute,
     )
 
 
@@ -119,7 +126,10 @@ def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
     """PREPARE p(t1, ..., jsonb, ...) AS the rewritten statement; its blocks run at EXECUTE."""
     declared = ", ".join([*types, *("jsonb" for _ in body.blocks)])
     text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
-    return Unit(text=text, template=text, note=Note(node.name, text, body.blocks, body.oids, list(types)))
+    # An error's position is shown in the text of the EXECUTE, which has none of this.
+    blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]
+    note = Note(node.name, text, body.text, blocks, body.oids, list(types))
+    return Unit(text=text, template=text, note=note)
 
 
 def execution(node: Any, note: Note) -> Unit:
@@ -147,7 +157,7 @@ def execution(node: Any, note: Note) -> Unit:
     )
 
 
-def raised(refusal: Any) -> str:
+def raised(refusal: Refusal) -> str:
     """`SELECT dp.raise(...)`: the refusal of a later statement of a message, after the earlier ones ran."""
     parts = (refusal.sqlstate, refusal.message, refusal.detail, refusal.hint)
     return f"SELECT dp.raise({', '.join('NULL' if part is None else quote_literal(part) for part in parts)})"

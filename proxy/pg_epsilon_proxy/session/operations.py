@@ -18,7 +18,7 @@ from pg_epsilon_proxy.session.pending import (
     expect_query,
     expect_sync,
 )
-from pg_epsilon_proxy.session.refusals import nonce_statement, raise_statement
+from pg_epsilon_proxy.session.refusals import nonce_statement, placed, raise_statement
 from pg_epsilon_proxy.session.rewriting import (
     AnalystUpstream,
     BoundParams,
@@ -75,6 +75,9 @@ class BrainIO:
 
     def parameter_status(self, name: str) -> str | None:
         return self._context.link.statuses.get(name)
+
+    def in_block(self) -> bool:
+        return self._context.link.pending.status == b"T"
 
     def notice(
         self,
@@ -147,6 +150,8 @@ class Operations:
         await link.stop_timer()
 
         def sink(piece: Piece) -> bytes:
+            if piece.kind == ord("E") and plan.refusal is not None:
+                return placed(piece.data, plan.refusal, link.encoding)
             return original_columns(piece.data, plan) if piece.kind == ord("T") else piece.data
 
         return self._send_query(rewritten, sink)

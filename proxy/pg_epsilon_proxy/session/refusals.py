@@ -17,7 +17,14 @@ _BROKEN_FACADE = ("3F000", "42883", "42501")
 
 def error_of(refusal: Refusal, encoding: str) -> bytes:
     return messages.report(
-        b"E", "ERROR", refusal.sqlstate, refusal.message, refusal.detail, refusal.hint, encoding=encoding
+        b"E",
+        "ERROR",
+        refusal.sqlstate,
+        refusal.message,
+        refusal.detail,
+        refusal.hint,
+        None if refusal.position is None else refusal.position + 1,
+        encoding=encoding,
     )
 
 
@@ -47,6 +54,15 @@ def raise_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[byte
         return piece.data
 
     return text.encode("ascii"), sink
+
+
+def placed(raw: bytes, refusal: Refusal, encoding: str) -> bytes:
+    """Our error in place of `raw`, if that is `refusal` as the facade raised it; else `raw`."""
+    fields = messages.read_fields(raw)
+    same = fields.get("C") == refusal.sqlstate.encode() and fields.get("M") == refusal.message.encode(
+        encoding, "replace"
+    )
+    return error_of(refusal, encoding) if same else raw
 
 
 def literal(text: str | None) -> str:

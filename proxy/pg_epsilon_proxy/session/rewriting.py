@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from pg_epsilon_proxy.wire import messages
+
 T = TypeVar("T")
 
 JSONB_OID = 3802
@@ -18,14 +20,24 @@ class Refusal(Exception):
     """The statement is answered by this error, raised on the facade so that the transaction state is PostgreSQL's own.
 
     sqlstate: five characters; message, detail, hint: functions of public data only (rule R5).
+    position: zero-based character offset in the text that the client sent; None if no place is to blame.
     """
 
-    def __init__(self, sqlstate: str, message: str, detail: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        sqlstate: str,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+        *,
+        position: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
         self.message = message
         self.detail = detail
         self.hint = hint
+        self.position = position
 
 
 class FacadeError(Exception):
@@ -39,6 +51,20 @@ class FacadeError(Exception):
     @property
     def sqlstate(self) -> str:
         return self.fields.get("C", "")
+
+    def placed(self, position: int | None) -> FacadeError:
+        """The same error at another zero-based position: the facade was asked about a part of the client's text."""
+        if "P" not in self.fields:
+            return self
+        fields = {letter: text for letter, text in messages.read_fields(self.raw).items() if letter != "P"}
+        if position is not None:
+            fields["P"] = str(position + 1).encode()
+        return FacadeError(messages.fields_message(b"E", fields), self.fields)
+
+    @property
+    def position(self) -> int | None:
+        """Zero-based, in the text that the facade was sent."""
+        return int(self.fields["P"]) - 1 if self.fields.get("P", "").isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +149,10 @@ class SessionIO(Protocol):
         """The facade's last ParameterStatus, e.g. "TimeZone", "client_encoding"."""
         ...
 
+    def in_block(self) -> bool:
+        """True inside a transaction block that the client has opened (status T)."""
+        ...
+
     def notice(
         self,
         severity: str,
@@ -161,6 +191,11 @@ class Plan(Protocol):
     @property
     def literal(self) -> bool:
         """Extended: documents cannot be parameters (COPY, PREPARE), so `splice_simple`'s text is parsed at Bind."""
+        ...
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """After run, several statements: the refusal that `splice_simple`'s text ends with, if it ends with one."""
         ...
 
     async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:

@@ -234,12 +234,14 @@ def report(
     text: str,
     detail: str | None = None,
     hint: str | None = None,
+    position: int | None = None,
     *,
     encoding: str = "utf-8",
 ) -> bytes:
-    """An error or notice of ours, in the client's encoding."""
+    """An error or notice of ours, in the client's encoding. position: one-based, in characters of the statement."""
     fields = {"S": severity, "V": severity, "C": sqlstate, "M": text}
-    fields |= {letter: value for letter, value in (("D", detail), ("H", hint)) if value}
+    place = None if position is None else str(position)
+    fields |= {letter: value for letter, value in (("D", detail), ("H", hint), ("P", place)) if value}
     return fields_message(kind, {letter: value.encode(encoding, "replace") for letter, value in fields.items()})
 
 

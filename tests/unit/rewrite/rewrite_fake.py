@@ -11,6 +11,7 @@ from rewrite_pairs import NAMES, RESOLVED, TYPES
 from pg_epsilon_proxy.rewrite import probes
 from pg_epsilon_proxy.rewrite.names import BUILTIN_AGGREGATES
 from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Refusal
+from pg_epsilon_proxy.wire.messages import fields_message
 
 INT4, INT8, TEXT = 23, 20, 25
 _TYPE_NAMES = {INT4: "integer", INT8: "bigint", TEXT: "text"}
@@ -74,12 +75,14 @@ class FakeIO:
         self.status: dict[str, str] = {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
         self.settings: dict[str, Any] = {"TimeZone": "UTC", "dp.epsilon": "0.1", "application_name": "psql"}
         self.timeout = "0"
+        self.open_block = False
         self.shadowed: set[str] = set()
         self.parameters: tuple[int, ...] = ()
         self.prepared: dict[str, str] = {}
         self.values = "[]"
         self.request: dict[str, Any] = {"from": {"schema": "public", "name": "adult"}, "aggregates": [1]}
         self.failing: dict[str, str] = {}
+        self.failing_at = 0
         self.described: list[str] = []
         self.fetched: list[str] = []
         self.notices: list[tuple[str, ...]] = []
@@ -88,7 +91,8 @@ class FakeIO:
         self.described.append(sql)
         for part, sqlstate in self.failing.items():
             if part in sql:
-                raise FacadeError(b"E", {"C": sqlstate})
+                shown = {"C": sqlstate, "P": str(self.failing_at + 1)}
+                raise FacadeError(fields_message(b"E", {k: v.encode() for k, v in shown.items()}), shown)
         if sql.startswith("SELECT CAST(NULL"):
             return Described((), fields(*(("c", INT4) for _ in range(sql.count("NULL")))))
         return Described(self.parameters, self._fields(sql))
@@ -147,6 +151,9 @@ class FakeIO:
 
     def parameter_status(self, name: str) -> str | None:
         return self.status.get(name)
+
+    def in_block(self) -> bool:
+        return self.open_block
 
     def notice(
         self, severity: str, message: str, detail: str | None = None, hint: str | None = None, sqlstate: str = "00000"

@@ -1,13 +1,15 @@
 """Rewrite pairs: statement, its blocks, the statement that the facade runs. Adding one is adding lines to a .sql file.
 
 A section, separated by empty lines, is: comment lines `-- why`; the statement, ended by `;`; then either
-`-- refused SQLSTATE message`, or `-- passes` (none of ours), or one `-- block {request}` or `-- call text` or
-`-- view text` per block and the rewritten statement. Members of a request at their default are left out.
+`-- refused SQLSTATE at offset word: message`, or `-- passes` (none of ours), or one `-- block {request}` or
+`-- call text` or `-- view text` per block and the rewritten statement. Members of a request at their default are left
+out.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +92,7 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
     try:
         compiled = compile_statement(node, Facts(relations, found.calls), sql)
     except Refusal as refusal:
-        return [f"-- refused {refusal.sqlstate} {refusal.message}"]
+        return [f"-- refused {refusal.sqlstate} at {_near(sql, refusal.position)}: {refusal.message}"]
     if not compiled.blocks:
         return ["-- passes"]
     shown = [_shown(block) for block in compiled.blocks]
@@ -103,6 +105,11 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
     )
     numbers = {f"mark {block.number}": parameters + block.number for block in compiled.blocks}
     return [*shown, with_parameters(statement_text(compiled.node), numbers) + ";"]
+
+
+def _near(sql: str, position: int | None) -> str:
+    """The offset, and the word that stands there."""
+    return "no place" if position is None else f"{position} {re.split(r'[ ,(]', sql[position:])[0]}"
 
 
 def _types(block: Block) -> list[str]:

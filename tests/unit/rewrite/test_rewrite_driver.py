@@ -11,6 +11,7 @@ from rewrite_fake import INT4, NAMES, FakeIO
 from pg_epsilon_proxy.rewrite.driver import MAX_STATEMENT, SqlRewriter
 from pg_epsilon_proxy.rewrite.plans import BlockPlan
 from pg_epsilon_proxy.session.rewriting import JSONB_OID, BoundParams, FacadeError, Plan, Refusal, Rewriter
+from pg_epsilon_proxy.wire import messages
 
 BRAIN = SqlRewriter(NAMES)
 GROUPED = "SELECT education, count(*) FROM adult GROUP BY 1"
@@ -345,11 +346,29 @@ async def test_execute_with_other_arguments_is_postgresqls_error() -> None:
     assert await BRAIN.plan('EXECUTE "P p"(1, 2)', (), io, extended=False) is None
 
 
-@pytest.mark.parametrize("sql", ['EXPLAIN EXECUTE "P p"(1)', 'CREATE TEMP TABLE x AS EXECUTE "P p"(1)'])
+@pytest.mark.parametrize(
+    "sql", ['CREATE TEMP TABLE x AS EXECUTE "P p"(1)', 'EXPLAIN CREATE TABLE x AS EXECUTE "P p"(1)']
+)
 async def test_execute_inside_another_statement(sql: str) -> None:
     io = FakeIO()
     await _prepare(io)
-    assert (await refused(io, sql)).sqlstate == "DP003"
+    refusal = await refused(io, sql)
+    assert (refusal.sqlstate, refusal.position) == ("DP003", 0)
+
+
+@pytest.mark.parametrize("extended", [False, True])
+async def test_explain_execute_asks_for_a_plan_only(extended: bool) -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.values = "[42]"
+    plan = await planned(io, 'EXPLAIN EXECUTE "P p"(40 + 2)', extended=extended)
+    assert plan.literal and plan.text == 'EXPLAIN EXECUTE "P p"(40 + 2)'
+    text = plan.splice_simple(await plan.run(None, io))
+    lines = [row["c1"] for row in json.loads(text.split("$pge$")[1].replace("\\u0024", "$"))]
+    assert lines[0] == "DP block $1: dp_count('public.adult', predicate => 'age > CAST(''42'' AS integer)')"
+    assert lines[-1].startswith("Then, on released values only: SELECT b1.c1 AS count FROM (SELECT c1 FROM ")
+    assert io.upstream.requests == [] and len(io.upstream.planned) == 1
+    assert (await refused(io, 'EXPLAIN (FORMAT YAML) EXECUTE "P p"(1)')).position == 9
 
 
 # -- calls, views, answers ---------------------------------------------------------------------------------------------
@@ -408,3 +427,106 @@ async def test_notices_default_to_psql_only(application: str, setting: str | Non
     io.settings |= {"application_name": application, "dp.notices": setting}
     await answered(io, COUNT)
     assert bool(io.notices) is shown
+
+
+# -- where it is -------------------------------------------------------------------------------------------------------
+
+
+async def test_places_count_from_the_start_of_the_message() -> None:
+    io = FakeIO()
+    assert (await refused(io, "/* é€𝄞 */ SELECT age FROM adult")).position == 26
+    plan = await planned(io, f"{COUNT}; SELECT age FROM adult")
+    await plan.run(None, io)
+    assert plan.refusal is not None and plan.refusal.position == len(COUNT) + 18
+    assert (await planned(io, COUNT)).refusal is None
+
+
+async def test_where_characters_may_be_bytes_no_place_is_named() -> None:
+    io = FakeIO()
+    io.status["client_encoding"] = "EUC_JP"
+    assert (await refused(io, "SELECT 'é', age FROM adult")).position is None
+    assert (await refused(io, "SELECT 'e', age FROM adult")).position == 21
+
+
+@pytest.mark.parametrize(
+    ("sql", "at", "shown"),
+    [
+        ("/* a comment */ SELECT nope FROM adult", 7, "nope"),
+        ("COPY (SELECT  nope FROM adult) TO STDOUT", 7, "nope"),
+        ("PREPARE x AS SELECT  nope FROM adult", 7, "nope"),
+        ("PREPARE x AS SELECT  nope, nope FROM adult", 13, "nope FROM"),
+    ],
+)
+async def test_postgresqls_own_errors_keep_their_place(sql: str, at: int, shown: str) -> None:
+    """The facade was asked about a part of the text, or about a printed version of it."""
+    io = FakeIO()
+    io.failing["nope"] = "42703"
+    io.failing_at = at
+    with pytest.raises(FacadeError) as caught:
+        await BRAIN.plan(sql, (), io, extended=False)
+    assert messages.read_fields(caught.value.raw)["P"] == str(sql.rindex(shown) + 1).encode()
+
+
+ENGINE = 'At character {} of the predicate, near "{}".'
+
+
+@pytest.mark.parametrize(
+    ("sql", "printed", "at"),
+    [
+        ("SELECT count(*) FROM adult a WHERE a.age>1 AND  a.age / 2 = 1 GROUP BY sex", "/ 2", 54),
+        ("SELECT count(*) FROM adult WHERE age != 1 AND lower(sex) = 'f'", "lower", 46),
+        ("SELECT count(*) FILTER (WHERE age::text = '1'), count(*) FROM adult WHERE age > 2", "AS text", None),
+        ("SELECT 'text', count(*) FILTER (WHERE age::text = '1') FROM adult WHERE age > 2", "text) =", 43),
+        ("SELECT count(*) FROM adult WHERE '1' = sex", "'1'", 33),
+        ("SELECT count(*) FROM adult WHERE (age > 1) OR (sex = 'a' AND age > 1)", "sex", 47),
+    ],
+)
+async def test_the_engines_place_in_a_predicate_is_found_in_the_clients_text(
+    sql: str, printed: str, at: int | None
+) -> None:
+    io = FakeIO()
+
+    def refuse(request: dict[str, Any]) -> Any:
+        texts = [request["where"], *(item["filter"] for item in request["aggregates"])]
+        text = next(text for text in texts if text and printed in text)
+        place = text.index(printed)
+        raise Refusal("DP003", "no", ENGINE.format(place + 1, " ".join(text[place : place + 40].split())))
+
+    io.upstream.rows_of = refuse
+    plan = await planned(io, sql)
+    with pytest.raises(Refusal) as caught:
+        await plan.run(None, io)
+    assert caught.value.position == at
+
+
+# -- an open transaction block -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("control", ["COMMIT", "ROLLBACK", "SAVEPOINT a", "ROLLBACK TO a", "RELEASE a", "BEGIN"])
+async def test_transaction_control_may_not_precede_in_an_open_block(control: str) -> None:
+    """Refused before a probe of the block could fail and take the client's transaction with it."""
+    io = FakeIO()
+    io.open_block = True
+    io.failing["nope"] = "42703"
+    refusal = await refused(io, f"{control}; SELECT nope FROM adult")
+    assert (refusal.sqlstate, refusal.hint) == ("DP003", "Send it alone: one statement a message.")
+    assert refusal.position == len(control) + 9 and io.described == []
+    assert (await answered(io, f"{COUNT}; {control}")).endswith(f"; {control}")
+    assert (await answered(io, f"SELECT 1; {COUNT}")).startswith("SELECT 1; ")
+
+
+async def test_in_an_open_block_what_is_not_ours_passes() -> None:
+    io = FakeIO()
+    io.open_block, io.shadowed = True, {"adult"}
+    assert await BRAIN.plan("COMMIT; SELECT * FROM adult", (), io, extended=False) is None
+    assert io.described == []
+    io.shadowed = {"visits"}
+    text = await answered(io, f"{COUNT}; COMMIT; SELECT * FROM visits")
+    assert text.endswith("; COMMIT; SELECT * FROM visits") and len(io.described) == 1
+
+
+async def test_in_an_open_block_no_execute_after_transaction_control() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.open_block = True
+    assert (await refused(io, 'COMMIT; EXECUTE "P p"(1)')).position == 8

@@ -42,6 +42,12 @@ def test_nothing_of_ours_is_left(pair: Pair) -> None:
     assert not found.relations & set(RESOLVED)
 
 
+def test_every_refusal_shows_where() -> None:
+    """design.md §5: DP003 comes "with a position"."""
+    refused = [line for pair in PAIRS for line in pair.expected if line.startswith("-- refused")]
+    assert refused and not [line for line in refused if " at no place: " in line]
+
+
 def test_there_are_enough_pairs() -> None:
     refused = {line.split()[2] for pair in PAIRS for line in pair.expected if line.startswith("-- refused")}
     assert len(PAIRS) >= 150
