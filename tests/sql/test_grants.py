@@ -1,0 +1,219 @@
+"""A walk over all of schema dp: owners, search_path, grants, comments, roles, verifier (facade-and-channel.md §1, §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fix_cluster import PASSWORD, Cluster, private_cluster, standard
+from fix_ledger import one, refused
+
+# Only the relation's owner or a superuser can do what these do, so they run as the caller; each checks him itself.
+INVOKERS = {
+    "protect": "only the owner can GRANT SELECT to dp_owner and make the trigger on the partition key",
+    "publish": "only the owner can GRANT SELECT to dp_reader",
+    "unpublish": "only the owner can REVOKE it",
+    "repair_channel": "makes a server and a password: a superuser's",
+    "harden_catalog": "revokes on pg_catalog: a superuser's",
+}
+DRAWS = {"_charge", "_answer", "dp_query", "dp_count", "dp_group_by"}
+ANALYSTS = {
+    "dp_query",
+    "session_settings",
+    "relation_ref",
+    "budget_ref",
+    "dp_plan",
+    "dp_budget_left",
+    "_budget",
+    "_spending",
+    "_published",
+    "_cache_status",
+    *(name + suffix for name in ("dp_count", "dp_group_by") for suffix in ("", "_request", "_result")),
+}
+ROUTINES = "pg_proc p WHERE p.pronamespace = 'dp'::regnamespace"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        standard(running)
+        yield running
+
+
+def column(cluster: Cluster, sql: str) -> list[str]:
+    with cluster.connect() as conn:
+        return [row[0] for row in conn.execute(sql).fetchall()]
+
+
+def test_every_function_is_security_definer(cluster: Cluster) -> None:
+    assert column(cluster, f"SELECT proname FROM {ROUTINES} AND NOT prosecdef ORDER BY 1") == sorted(INVOKERS)
+
+
+def test_every_function_has_a_fixed_search_path(cluster: Cluster) -> None:
+    sql = f"SELECT proname FROM {ROUTINES} AND NOT COALESCE('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
+    assert column(cluster, sql) == []
+
+
+def test_no_function_is_executable_by_public(cluster: Cluster) -> None:
+    sql = f"""SELECT proname FROM {ROUTINES} AND EXISTS (
+      SELECT FROM aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)"""
+    assert column(cluster, sql) == []
+
+
+def test_every_object_has_a_comment(cluster: Cluster) -> None:
+    assert column(cluster, f"SELECT proname FROM {ROUTINES} AND obj_description(p.oid, 'pg_proc') IS NULL") == []
+    sql = """SELECT relname FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind IN ('r', 'v')
+             AND obj_description(c.oid, 'pg_class') IS NULL"""
+    assert column(cluster, sql) == []
+    assert column(cluster, "SELECT obj_description('dp'::regnamespace, 'pg_namespace')") != [None]
+
+
+def test_owners(cluster: Cluster) -> None:
+    assert column(cluster, f"SELECT proname FROM {ROUTINES} AND proowner <> 'dp_owner'::regrole") == ["verifier"]
+    assert column(cluster, f"SELECT proowner::regrole::text FROM {ROUTINES} AND proname = 'verifier'") == ["dp_auth"]
+    sql = """SELECT relname FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind IN ('r', 'v')
+             AND relowner <> 'dp_owner'::regrole"""
+    assert column(cluster, sql) == []
+
+
+def test_what_draws_noise_is_volatile(cluster: Cluster) -> None:
+    found = column(cluster, f"SELECT proname FROM {ROUTINES} AND provolatile = 'v' AND proparallel = 'u'")
+    assert set(found) >= DRAWS
+    assert column(cluster, f"SELECT proname FROM {ROUTINES} AND proparallel <> 'u'") == []
+
+
+def test_what_an_analyst_may_execute(cluster: Cluster) -> None:
+    sql = f"SELECT proname FROM {ROUTINES} AND has_function_privilege('alice', p.oid, 'EXECUTE')"
+    assert set(column(cluster, sql)) == ANALYSTS
+
+
+def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
+    """client_min_messages and debug_print_* of the caller would show inner plans (facade-and-channel.md §2.6)."""
+    pinned = [
+        "client_min_messages=notice",
+        "debug_print_plan=off",
+        "debug_print_parse=off",
+        "debug_print_rewritten=off",
+    ]
+    config = column(cluster, f"SELECT unnest(proconfig) FROM {ROUTINES} AND proname = 'dp_query'")
+    assert set(pinned) <= set(config)
+
+
+VIEWS = ["budget", "cache_status", "published", "spending"]
+
+
+@pytest.mark.parametrize(
+    "role", ["alice", "dp_gateway", "dp_reader", "dp_facade", "dp_channel", "dp_planner", "dp_auth"]
+)
+def test_no_table_is_readable_but_the_views(cluster: Cluster, role: str) -> None:
+    sql = f"""SELECT relname FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind IN ('r', 'v', 'S')
+      AND ((relkind <> 'S' AND (has_any_column_privilege('{role}', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES')
+            OR has_table_privilege('{role}', c.oid, 'DELETE, TRUNCATE, TRIGGER')))
+        OR (relkind = 'S' AND has_sequence_privilege('{role}', c.oid, 'USAGE, SELECT, UPDATE'))) ORDER BY 1"""
+    assert column(cluster, sql) == (VIEWS if role in ("alice", "dp_gateway") else [])
+
+
+def test_nobody_may_create_in_our_schemas(cluster: Cluster) -> None:
+    sql = """SELECT r.rolname || ' ' || s FROM pg_roles r, unnest(ARRAY['dp', 'dp_link', 'public']) s
+      WHERE NOT r.rolsuper AND r.rolname NOT IN ('boss', 'pg_database_owner')
+        AND has_schema_privilege(r.oid, s, 'CREATE')"""
+    assert column(cluster, sql) == []
+    sql = """SELECT rolname FROM pg_roles r WHERE NOT rolsuper AND has_schema_privilege(oid, 'dp_link', 'USAGE')
+      AND rolname !~ '^pg_(read|write)_all_data'"""
+    assert column(cluster, sql) == ["dp_owner"]
+
+
+ATTRIBUTES = {  # login, inherit, groups
+    "dp_owner": (False, True, []),
+    "dp_channel": (True, False, []),
+    "dp_auth": (False, True, []),
+    "dp_gateway": (True, True, ["dp_facade"]),
+    "dp_admin": (False, True, []),
+    "dp_planner": (False, True, []),
+    "dp_reader": (True, True, []),
+    "dp_facade": (False, True, []),
+    "dp_analyst": (False, True, []),
+}
+
+
+@pytest.mark.parametrize("role", ATTRIBUTES)
+def test_roles(cluster: Cluster, role: str) -> None:
+    with cluster.connect() as conn:
+        row = conn.execute(
+            "SELECT rolcanlogin, rolinherit, ARRAY(SELECT g.rolname::text FROM pg_auth_members m JOIN pg_roles g"
+            " ON g.oid = m.roleid WHERE m.member = r.oid ORDER BY 1),"
+            " rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication, rolconnlimit,"
+            " shobj_description(r.oid, 'pg_authid') FROM pg_roles r WHERE rolname = %s",
+            [role],
+        ).fetchone()
+    assert row is not None
+    assert tuple(row[:3]) == ATTRIBUTES[role]
+    assert row[3] is False
+    assert (row[4] > 0) == (role == "dp_channel")
+    assert row[5].startswith("pg_epsilon: ")
+
+
+def test_the_install_script_can_run_again(cluster: Cluster) -> None:
+    folder = cluster.paths.destdir / f"usr/share/postgresql/{cluster.paths.pg_version}/extension"
+    cluster.psql((folder / "pg_epsilon_install.sql").read_text())
+    with cluster.connect("alice") as alice:
+        alice.execute("SELECT dp.dp_count('people')")
+
+
+def test_other_databases_are_closed_to_the_channel(cluster: Cluster) -> None:
+    cluster.execute("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC", dbname="postgres")
+    sql = "SELECT datname FROM pg_database WHERE datallowconn AND has_database_privilege('dp_channel', oid, 'CONNECT')"
+    granted = "SELECT datname FROM pg_database d, aclexplode(d.datacl) a WHERE a.grantee = 'dp_channel'::regrole"
+    assert "private" in column(cluster, sql)
+    assert "postgres" not in column(cluster, sql)
+    assert set(column(cluster, granted)) == {"private"}
+
+
+# the verifier ----------------------------------------------------------------------------------------------------
+
+SCRAM = "SELECT rolpassword FROM pg_authid WHERE rolname = 'v'"
+NOT_SHOWN = {
+    "not an analyst": "REVOKE dp_analyst FROM v",
+    "NOLOGIN": "ALTER ROLE v NOLOGIN",
+    "expired": "ALTER ROLE v VALID UNTIL '2020-01-01'",
+    "superuser": "ALTER ROLE v SUPERUSER",
+    "BYPASSRLS": "ALTER ROLE v BYPASSRLS",
+    "CREATEROLE": "ALTER ROLE v CREATEROLE",
+    "CREATEDB": "ALTER ROLE v CREATEDB",
+    "REPLICATION": "ALTER ROLE v REPLICATION",
+    "no password": "ALTER ROLE v PASSWORD NULL",
+    "md5": "ALTER ROLE v PASSWORD 'md5d41d8cd98f00b204e9800998ecf8427e'",
+    **{
+        f"member of {g}": f"GRANT {g} TO v"
+        for g in ("dp_owner", "dp_admin", "dp_gateway", "dp_channel", "dp_auth", "dp_facade", "dp_reader", "pg_monitor")
+    },
+    "member of a member": "CREATE ROLE between; GRANT pg_read_all_data TO between; GRANT between TO v",
+}
+
+
+@pytest.mark.parametrize("how", NOT_SHOWN)
+def test_the_verifier_is_for_analysts_only(cluster: Cluster, how: str) -> None:
+    with cluster.connect() as root, cluster.connect("dp_gateway") as gateway:
+        root.execute(f"CREATE ROLE v LOGIN PASSWORD '{PASSWORD}' VALID UNTIL '2990-01-01'; GRANT dp_analyst TO v")
+        try:
+            shown = one(gateway, "SELECT dp.verifier('v')")
+            assert shown == one(root, SCRAM)
+            assert shown.startswith("SCRAM-SHA-256$")
+            root.execute(NOT_SHOWN[how])
+            assert one(gateway, "SELECT dp.verifier('v')") is None
+        finally:
+            root.execute("DROP ROLE v; DROP ROLE IF EXISTS between")
+
+
+def test_the_verifier_is_for_the_gateway_only(cluster: Cluster) -> None:
+    with cluster.connect("alice") as alice, refused("42501", hint=False):
+        alice.execute("SELECT dp.verifier('bob')")
+    with cluster.connect("dp_gateway") as gateway:
+        assert one(gateway, "SELECT dp.verifier('nobody')") is None
+        assert one(gateway, "SELECT dp.verifier(NULL)") is None
+        with refused("42501", hint=False):
+            gateway.execute("SELECT rolpassword FROM pg_authid")
+    sql = f"SELECT grantee::regrole::text FROM {ROUTINES} AND proname = 'verifier'"
+    sql = sql.replace("WHERE", "CROSS JOIN aclexplode(p.proacl) WHERE")
+    assert sorted(column(cluster, sql)) == ["dp_auth", "dp_gateway"]
