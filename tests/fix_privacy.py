@@ -10,20 +10,21 @@ from typing import Any
 
 import psycopg
 
-from fix_cluster import ROLES, Cluster, private_cluster
+from fix_cluster import ROLES, Cluster, free_port, private_cluster
+from fix_stack import Stack
 
 HERE = Path(__file__).resolve().parent / "privacy"
 
 # As the superuser only, in the test's own schema: the engine has no such door.
 LOADER = """
-CREATE SCHEMA tap;
-CREATE FUNCTION tap.load(name text, source text) RETURNS void LANGUAGE plpython3u AS $$
+CREATE SCHEMA IF NOT EXISTS tap;
+CREATE OR REPLACE FUNCTION tap.load(name text, source text) RETURNS void LANGUAGE plpython3u AS $$
 import sys, types
 module = types.ModuleType(name)
 sys.modules[name] = module
 exec(compile(source, name + '.py', 'exec'), module.__dict__)
 $$;
-CREATE FUNCTION tap.call(function text, document text) RETURNS text LANGUAGE plpython3u AS $$
+CREATE OR REPLACE FUNCTION tap.call(function text, document text) RETURNS text LANGUAGE plpython3u AS $$
 import sys
 return getattr(sys.modules['privacy_recorder'], function)(document)
 $$;
@@ -32,11 +33,10 @@ $$;
 
 @contextmanager
 def audit_cluster() -> Iterator[Cluster]:
-    """A cluster with tests/privacy/audit_tables.sql, owned by `boss`, and the loader of the tap."""
+    """A cluster with tests/privacy/audit_tables.sql, owned by `boss`."""
     with private_cluster() as cluster:
         cluster.psql(ROLES)
         cluster.psql((HERE / "audit_tables.sql").read_text(), user="boss")
-        cluster.psql(LOADER)
         yield cluster
 
 
@@ -44,6 +44,9 @@ def audit_cluster() -> Iterator[Cluster]:
 def tapped(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
     """A superuser's backend with the recorder and the controls loaded."""
     with cluster.connect(autocommit=False) as conn:
+        conn.execute("SET client_min_messages = warning")
+        conn.execute(LOADER)
+        conn.execute("RESET client_min_messages")
         conn.execute("SET TimeZone = 'UTC'")
         for name, file in (("privacy_recorder", "recorder.py"), ("privacy_controls", "broken_mechanisms.py")):
             conn.execute("SELECT tap.load(%s, %s)", (name, (HERE / file).read_text()))
@@ -57,3 +60,33 @@ def tap(conn: psycopg.Connection[Any], function: str, document: Any = None) -> A
     row = conn.execute("SELECT tap.call(%s, %s)", (function, json.dumps(document))).fetchone()
     assert row is not None
     return json.loads(row[0])
+
+
+# A way in → two tables that differ in one row, each in a dataset of its own, whose cap is 1,000 calls at TWIN_EPSILON.
+TWINS = {"channel": ("larger_a", "smaller_a"), "proxy": ("larger_b", "smaller_b")}
+TWIN_EPSILON = 1
+TWIN = """
+CREATE TABLE {0} (id int PRIMARY KEY);
+INSERT INTO {0} SELECT generate_series(1, {1});
+CALL dp.create_dataset('{0}', epsilon => 1000);
+CALL dp.protect('{0}', '{0}');
+CALL dp.publish('{0}');
+CALL dp.allot('alice', '{0}', epsilon => 1000);
+"""
+
+
+@contextmanager
+def twin_stack() -> Iterator[Stack]:
+    """Private database, facade and proxy with the twin tables."""
+    with private_cluster() as cluster:
+        cluster.psql(ROLES)
+        for larger, smaller in TWINS.values():
+            cluster.psql(TWIN.format(larger, 8) + TWIN.format(smaller, 7), user="boss")
+        stack = Stack(cluster, free_port())
+        stack.configure()
+        stack.build_facade()
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()

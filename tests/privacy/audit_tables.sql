@@ -75,6 +75,11 @@ INSERT INTO login SELECT 'ann', 'h1', '2024-01-01', true FROM generate_series(1,
 INSERT INTO device SELECT i, (ARRAY['ann','änn','bob',NULL])[1 + i % 4], 'm' || i % 2 FROM generate_series(1, 12) i;
 INSERT INTO session SELECT i, CASE WHEN i % 9 = 0 THEN NULL ELSE 1 + i % 12 END FROM generate_series(1, 30) i;
 INSERT INTO event SELECT CASE WHEN i % 13 = 0 THEN NULL ELSE 1 + i % 30 END, (ARRAY['k1','k2','k3',NULL])[1 + i % 4], i FROM generate_series(1, 120) i;
+CREATE TABLE trio (who text, host text);
+INSERT INTO trio VALUES ('ann', 'h1'), ('ann', 'h2'), ('ann', 'h3');
+CALL dp.create_dataset('duo', unit => 'user', epsilon => 1);
+CALL dp.protect('trio', 'duo', unit_column => 'who', max_rows_per_unit => 3);
+CALL dp.describe_column('trio', 'host', domain => '{h1,h2,h3}', nullable => false);
 CALL dp.create_dataset('web', unit => 'user', epsilon => 12, delta => 1e-6, accountant => 'renyi');
 CALL dp.protect('login', 'web', unit_column => 'who', max_rows_per_unit => 3);
 CALL dp.protect('device', 'web', unit_column => 'owner', max_rows_per_unit => 2);

@@ -8,7 +8,9 @@ it are new. A draw that was never recorded is answered by zeros: the comparison 
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -179,3 +181,10 @@ def end(_: str) -> str:
         _undo.pop()()
     forget()
     return "{}"
+
+
+def read_once(document: str) -> str:
+    """A request's plan (pickled) and its exact statistics, by the engine's own steps; nothing is charged or drawn."""
+    plan = entry._compile(json.loads(document))
+    statistics = entry._read_statistics(plan)
+    return json.dumps({"plan": base64.b64encode(pickle.dumps(plan)).decode(), "statistics": statistics}, default=dict)

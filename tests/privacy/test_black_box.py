@@ -1,0 +1,216 @@
+"""A lower bound of epsilon for the installed mechanisms, from their answers alone (lower_bound.py).
+
+The installed engine plans the question and reads its statistics once, on D and on D′ (a unit removed); then its core
+runs as the channel's backend runs it. Every bound is above the true epsilon with probability 1e-6 at most: that is the
+false-alarm probability of `bound <= epsilon`. The power checks (`bound >= a part of epsilon`) fail a sound mechanism
+with probability below 1e-6 too: the part is five or more standard deviations of the bound below its mean.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_cluster import Cluster
+from fix_privacy import TWIN_EPSILON, TWINS, audit_cluster, tap, tapped, twin_stack
+from fix_stack import Stack
+from pg_epsilon import noise
+from pg_epsilon.mechanisms import group_by
+from pg_epsilon.plan import Plan
+from privacy.broken_noise import WrongScale
+from privacy.lower_bound import bound, choose, epsilon_at_least
+
+RUNS = 100_000  # on D, and as many on D′
+MANY = 1_000_000
+CONTROL_RUNS = 20_000
+EPSILON = 1.0
+Group = tuple[str | None, ...]
+Statistics = Mapping[Group, Sequence[int]]
+Core = Callable[[Statistics, Plan], list[int]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A planned question, and its exact statistics on two neighbouring databases."""
+
+    plan: Plan
+    one: Statistics
+    two: Statistics
+
+    def cells(self, statistics: Statistics) -> list[int]:
+        empty = [0] * len(self.plan.noise)
+        groups = group_by.groups([key.domain for key in self.plan.request.keys])
+        return [value for group in groups for value in statistics.get(group, empty)]
+
+    def score(self, answer: Sequence[int]) -> int:
+        """How much nearer (L1) an answer is to D than to D′: the likelihood ratio's order, were the noise Laplace."""
+        one, two = self.cells(self.one), self.cells(self.two)
+        return sum(abs(y - b) - abs(y - a) for y, a, b in zip(answer, one, two, strict=True))
+
+
+def installed(statistics: Statistics, plan: Plan) -> list[int]:
+    """The core as entry.py calls it."""
+    domains = [key.domain for key in plan.request.keys]
+    noisy = group_by.core(statistics, domains, plan.noise, noise.current())
+    return [value for _, values in noisy for value in values]
+
+
+def half_the_noise(statistics: Statistics, plan: Plan) -> list[int]:
+    domains = [key.domain for key in plan.request.keys]
+    noisy = group_by.core(statistics, domains, plan.noise, WrongScale("2"))
+    return [value for _, values in noisy for value in values]
+
+
+def no_noise_on_empty_cells(statistics: Statistics, plan: Plan) -> list[int]:
+    domains = [key.domain for key in plan.request.keys]
+    exact = [value for group in group_by.groups(domains) for value in statistics.get(group, [0])]
+    return [y if x else 0 for x, y in zip(exact, installed(statistics, plan), strict=True)]
+
+
+def one_cell_for_all(statistics: Statistics, plan: Plan) -> list[int]:
+    """A unit in several groups, noised as if it were in one."""
+    how = tuple(dataclasses.replace(each, l1=1, l2_squared=1) for each in plan.noise)
+    return installed(statistics, dataclasses.replace(plan, noise=how))
+
+
+@pytest.fixture(scope="module")
+def audited() -> Iterator[Cluster]:
+    with audit_cluster() as running:
+        yield running
+
+
+def request(conn: psycopg.Connection[Any], call: str) -> Any:
+    row = conn.execute("SELECT dp." + call).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def read(conn: psycopg.Connection[Any], document: Any) -> tuple[Plan, Statistics]:
+    """The installed engine's plan of a request, and the statistics that its statement reads now."""
+    found = tap(conn, "read_once", document)
+    plan: Plan = pickle.loads(base64.b64decode(found["plan"]))  # noqa: S301 -- from the server that we started
+    n, m = len(plan.request.keys), len(plan.noise)
+    return plan, {
+        tuple(row[f"k{i}"] for i in range(1, n + 1)): [int(row[f"a{i}"]) for i in range(1, m + 1)]
+        for row in found["statistics"]
+    }
+
+
+def pair(cluster: Cluster, call: str, removed: str) -> Pair:
+    """The plan of a call, and its statistics before and after the unit's rows are deleted."""
+    with tapped(cluster) as conn:
+        document = request(conn, call)
+        plan, one = read(conn, document)
+        conn.execute(removed)
+        _, two = read(conn, document)
+    return Pair(plan, one, two)
+
+
+def count_pair(cluster: Cluster) -> Pair:
+    """dp_count by row; the one row of audit.lone is removed."""
+    call = "dp_count_request('audit.lone', epsilon => 1)"
+    return pair(cluster, call, "DELETE FROM audit.lone")
+
+
+def group_pair(cluster: Cluster) -> Pair:
+    """dp_group_by over users with kappa = 3; the one user of three groups is removed."""
+    call = "dp_group_by_request('audit.trio', '{host}', '{count(distinct who)}', epsilon => 1)"
+    return pair(cluster, call, "DELETE FROM audit.trio")
+
+
+def measured(found: Pair, core: Core, runs: int) -> float:
+    return epsilon_at_least(
+        lambda: found.score(core(found.one, found.plan)),
+        lambda: found.score(core(found.two, found.plan)),
+        runs=runs,
+        choosing=max(5_000, runs // 10),
+    )
+
+
+PAIRS = {"dp_count": count_pair, "dp_group_by": group_pair}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mechanism", PAIRS)
+def test_epsilon_is_what_was_charged(audited: Cluster, mechanism: str) -> None:
+    """200,000 runs of the core at epsilon 1: 0.8 <= bound <= 1. False alarm <= 1e-6 each (module docstring)."""
+    found = PAIRS[mechanism](audited)
+    assert [charge.to_json() for charge in found.plan.charges] == [{"kind": "laplace", "epsilon": "1"}]
+    assert 0.8 * EPSILON <= measured(found, installed, RUNS) <= EPSILON
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mechanism", PAIRS)
+def test_epsilon_is_what_was_charged_in_two_million_runs(audited: Cluster, mechanism: str) -> None:
+    """2,000,000 runs: 0.9 <= bound <= 1. False alarm <= 1e-6 each (module docstring)."""
+    assert 0.9 * EPSILON <= measured(PAIRS[mechanism](audited), installed, MANY) <= EPSILON
+
+
+CONTROLS: list[tuple[str, Core]] = [
+    ("dp_count", half_the_noise),
+    ("dp_count", no_noise_on_empty_cells),
+    ("dp_group_by", half_the_noise),
+    ("dp_group_by", no_noise_on_empty_cells),
+    ("dp_group_by", one_cell_for_all),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "core"), CONTROLS, ids=[f"{m} {c.__name__}" for m, c in CONTROLS])
+def test_too_little_noise_is_seen(audited: Cluster, mechanism: str, core: Core) -> None:
+    """Negative controls, 40,000 runs: the bound is above epsilon (missed with probability below 1e-6)."""
+    assert measured(PAIRS[mechanism](audited), core, CONTROL_RUNS) > EPSILON
+
+
+def test_the_pairs_are_neighbours(audited: Cluster) -> None:
+    """What the installed statements read: one row, and one user in three groups, resp. nobody."""
+    found = count_pair(audited)
+    assert (found.cells(found.one), found.cells(found.two)) == ([1], [0])
+    found = group_pair(audited)
+    assert (found.cells(found.one), found.cells(found.two)) == ([1, 1, 1], [0, 0, 0])
+    assert found.plan.noise[0].l1 == 3
+
+
+@pytest.fixture(scope="module")
+def twins() -> Iterator[Stack]:
+    with twin_stack() as running:
+        yield running
+
+
+def answers(conn: psycopg.Connection[Any], table: str, runs: int) -> Counter[int]:
+    call = f"SELECT dp.dp_count('{table}', epsilon => {TWIN_EPSILON}, fresh => true)"
+    found: Counter[int] = Counter()
+    for _ in range(runs):
+        row = conn.execute(call).fetchone()
+        assert row is not None
+        found[int(row[0])] += 1
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", TWINS)
+def test_epsilon_over_the_wire(twins: Stack, way: str) -> None:
+    """2,000 calls of an analyst, by TCP or through the proxy: 0.35 <= bound <= 1. False alarm <= 1e-6 each.
+
+    Two tables that differ in one row, 1,000 calls each at epsilon 1 with fresh => true; the core chose the event.
+    """
+    tables = TWINS[way]
+    with tapped(twins.cluster) as conn:
+        found = [read(conn, request(conn, f"dp_count_request('{t}', epsilon => {TWIN_EPSILON})")) for t in tables]
+    plan = found[0][0]
+    assert [charge.to_json() for charge in plan.charges] == [{"kind": "laplace", "epsilon": str(TWIN_EPSILON)}]
+    one, two = (statistics for _, statistics in found)
+    assert one[()][0] == two[()][0] + 1
+    event = choose(*([installed(exact, plan)[0] for _ in range(CONTROL_RUNS)] for exact in (one, two)))
+    place = twins.cluster.connect("alice", tcp=True) if way == "channel" else twins.connect("alice")
+    with place as conn:
+        samples = [answers(conn, table, 1_000) for table in tables]
+    assert 0.35 * TWIN_EPSILON <= bound(event, *samples) <= TWIN_EPSILON
