@@ -1,5 +1,5 @@
 CREATE FUNCTION dp._problems() RETURNS TABLE (severity text, object text, problem text, hint text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
   WITH RECURSIVE analysts AS (
     SELECT r.* FROM pg_roles r WHERE r.rolcanlogin AND NOT r.rolsuper AND pg_has_role(r.oid, 'dp_analyst', 'MEMBER')
     UNION ALL SELECT r.* FROM pg_roles r WHERE r.rolsuper AND EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = r.oid AND g.rolname = 'dp_analyst')
@@ -92,7 +92,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'warning', d.name, 'nobody has an allotment in it', format('CALL dp.allot(role, %L, epsilon => ...)', d.name)
   FROM dp.dataset d WHERE NOT EXISTS (SELECT FROM dp.role_allotment r WHERE r.dataset = d.name)
   UNION ALL
-  SELECT 'notice', string_agg(d.name, ', '), 'a person whose rows are in several datasets loses the sum of their budgets', 'Put relations about the same people into one dataset.'
+  SELECT 'notice', string_agg(d.name, ', ' ORDER BY d.name), 'a person whose rows are in several datasets loses the sum of their budgets', 'Put relations about the same people into one dataset.'
   FROM dp.dataset d HAVING count(*) > 1
 $$;
 COMMENT ON FUNCTION dp._problems() IS 'Rows of dp.check().';

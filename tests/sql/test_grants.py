@@ -1,4 +1,4 @@
-"""A walk over all of schema dp: owners, search_path, grants, comments, roles, verifier (facade-and-channel.md §1, §3)."""
+"""A walk over schema dp: owners, search_path, grants, comments, roles, the verifier (facade-and-channel.md §1, §3)."""
 
 from __future__ import annotations
 
