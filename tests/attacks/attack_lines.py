@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
 from fix_stack import Stack
 
 HERE = Path(__file__).parent
@@ -119,7 +120,8 @@ class Mallory:
 
     def launch(self, attack: Attack) -> Seen:
         session = self._sessions[attack.way]
-        self._transcript = transcript = []
+        transcript: list[Any] = []
+        self._transcript = transcript
         seen = Seen(transcript, "ok", None, None)
         for position, step in enumerate(attack.steps):
             seen.outcome, seen.value = _run(session, step.sql, attack.way == "extended", transcript)

@@ -59,6 +59,14 @@ SELECT pg_total_relation_size('people')
 SELECT pg_table_size('people')
 == pg_indexes_size | proxy ok/42501, direct 42501
 SELECT pg_indexes_size('people')
+== file number of the table | proxy ok, direct 42501
+SELECT relfilenode FROM pg_class WHERE oid = 'people'::regclass
+== file number by function | proxy ok, direct 42501
+SELECT pg_relation_filenode('people')
+== table by file number | proxy ok, direct 42501
+SELECT count(*) FROM generate_series(16384, 20000) g WHERE pg_filenode_relation(0, g::oid) = 'people'::regclass
+== file number of an index | proxy ok, direct 42501
+SELECT pg_relation_filenode('people_pkey')
 == pg_database_size | all 42501
 SELECT pg_database_size('private')
 == pg_tablespace_size | all 42501

@@ -1,7 +1,8 @@
 """Everything an analyst may try, over both ways in: nothing about a row comes back, and nothing is charged.
 
-Each line of attacks*.sql runs on three states of the tables, which differ by one row, and by all of them. Whatever comes
-back (rows, types, command tags, errors in full, notices) must be the same, and what is charged must be what the line says.
+Each line of attacks*.sql runs on three states of the tables, which differ by one row, and by all of them. Whatever
+comes back (rows, types, command tags, errors in full, notices) must be the same, and what is charged must be what the
+line says.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from attack_lines import Attack, Mallory, Seen, attacks
+
 from fix_stack import Stack, stack_at_work
 
 FILES = ("attacks.sql", "attacks_catalog.sql", "attacks_forged.sql")
@@ -32,9 +34,10 @@ INSERT INTO items VALUES (-1, 'sku0', 89); INSERT INTO notes (body) VALUES ('sec
 """
 STATES = {
     "present": SECRET,
-    "absent": "DELETE FROM items WHERE order_id = -1; DELETE FROM orders WHERE id = -1; DELETE FROM customers WHERE id = -1;"
-    "DELETE FROM people WHERE id = -1; DELETE FROM notes; SELECT nextval('ticket');",
-    "empty": "DELETE FROM items; DELETE FROM orders; DELETE FROM customers; DELETE FROM people; SELECT setval('ticket', 1);",
+    "absent": "DELETE FROM items WHERE order_id = -1; DELETE FROM orders WHERE id = -1;"
+    "DELETE FROM customers WHERE id = -1; DELETE FROM people WHERE id = -1; DELETE FROM notes;"
+    "SELECT nextval('ticket');",
+    "empty": "TRUNCATE items, orders, customers, people; SELECT setval('ticket', 1);",
 }
 SETTLE = ("REFRESH MATERIALIZED VIEW ages", "VACUUM ANALYZE people, customers, orders, items, notes, ages")
 # What another analyst asked before: free for everybody, but its text is his.
