@@ -62,14 +62,20 @@ def tap(conn: psycopg.Connection[Any], function: str, document: Any = None) -> A
     return json.loads(row[0])
 
 
-# A way in → two tables that differ in one row, each in a dataset of its own, whose cap is 1,000 calls at TWIN_EPSILON.
-TWINS = {"channel": ("larger_a", "smaller_a"), "proxy": ("larger_b", "smaller_b")}
+# Two tables that differ in one row, each in a dataset of its own, whose cap is 1,000 calls at TWIN_EPSILON: one pair
+# for each way in and mechanism.
+TWINS = {
+    (way, mechanism): (f"larger_{way}_{mechanism}", f"smaller_{way}_{mechanism}")
+    for way in ("channel", "proxy")
+    for mechanism in ("dp_count", "dp_group_by")
+}
 TWIN_EPSILON = 1
 TWIN = """
-CREATE TABLE {0} (id int PRIMARY KEY);
-INSERT INTO {0} SELECT generate_series(1, {1});
+CREATE TABLE {0} (id int PRIMARY KEY, kind text);
+INSERT INTO {0} SELECT i, CASE WHEN i < 4 THEN 'a' ELSE 'b' END FROM generate_series(1, {1}) i;
 CALL dp.create_dataset('{0}', epsilon => 1000);
 CALL dp.protect('{0}', '{0}');
+CALL dp.describe_column('{0}', 'kind', domain => '{{a,b,c}}', nullable => false);
 CALL dp.publish('{0}');
 CALL dp.allot('alice', '{0}', epsilon => 1000);
 """
