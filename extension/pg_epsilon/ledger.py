@@ -1,4 +1,4 @@
-"""Accounts as rows: which are locked, read and written for a charge (composition.md §3.1, §3.6). SQL in, no plpy.
+"""Accounts as rows: which are locked, read and written for a charge (composition.md §3.1, §3.6).
 
 Every charge of a dataset first locks the root of the dataset's tree, then the root of the asker's allotment: one order,
 so charges never deadlock, and none is ever checked against a total that another is about to change.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -71,72 +71,73 @@ class Policy:
         return self.dataset.unit == USER
 
 
+_AS_THEY_ARE = (
+    "relation_key",
+    "version",
+    "data_version",
+    "data_as_of",
+    "refresh_every",
+    "published",
+    "linked",
+    "unit_column",
+    "max_rows_per_unit",
+    "max_rows",
+    "partition_by",
+    "grid",
+)
+
+
 def policy_from_json(document: Mapping[str, Any]) -> Policy:
     """Read what the catalog function dp._policy_of returns."""
-    columns = {c["name"]: _column(c) for c in document["columns"]}
-    data = document["dataset"]
-    dataset = Dataset(
-        name=data["name"],
-        unit=data["unit"],
-        accountant=data["accountant"],
-        epsilon=Decimal(data["epsilon"]),
-        delta_rdp=Decimal(data["delta_rdp"]),
-        delta_add=Decimal(data["delta_add"]),
-        orders=tuple(Decimal(o) for o in data["orders"] or ()),
-        default_epsilon=_decimal(data["default_epsilon"]),
-        frozen=data["frozen"],
-    )
+    columns = {column["name"]: _column(column) for column in document["columns"]}
     return Policy(
+        **{name: document[name] for name in _AS_THEY_ARE},
         relation=Relation(document["schema"], document["name"], document["oid"], columns),
-        relation_key=document["relation_key"],
-        dataset=dataset,
-        version=document["version"],
-        data_version=document["data_version"],
-        data_as_of=document["data_as_of"],
-        refresh_every=document["refresh_every"],
-        published=document["published"],
-        linked=document["linked"],
-        unit_column=document["unit_column"],
+        dataset=_dataset(document["dataset"]),
         unit_path=tuple(Hop(**hop) for hop in document["unit_path"] or ()),
-        max_rows_per_unit=document["max_rows_per_unit"],
-        max_rows=document["max_rows"],
         scale=_decimal(document["scale"]),
-        partition_by=document["partition_by"],
-        grid=document["grid"],
         primary_key=tuple(document["primary_key"] or ()),
         digest=_digest(document),
     )
+
+
+def _dataset(document: Mapping[str, Any]) -> Dataset:
+    return Dataset(
+        **{name: document[name] for name in ("name", "unit", "accountant", "frozen")},
+        epsilon=Decimal(document["epsilon"]),
+        delta_rdp=Decimal(document["delta_rdp"]),
+        delta_add=Decimal(document["delta_add"]),
+        orders=_decimals(document["orders"]),
+        default_epsilon=_decimal(document["default_epsilon"]),
+    )
+
+
+def _column(document: Mapping[str, Any]) -> Column:
+    return Column(
+        **{name: document[name] for name in ("name", "type_oid", "type_name", "typmod", "collation")},
+        collation_deterministic=document["deterministic"],
+        enum_labels=_tuple(document["labels"]),
+        policy=_column_policy(document["policy"]),
+    )
+
+
+def _column_policy(document: Mapping[str, Any] | None) -> ColumnPolicy | None:
+    if document is None:
+        return None
+    lists = {name: _tuple(document[name]) for name in ("domain", "edges")}
+    return ColumnPolicy(**{**document, **lists})
 
 
 def _decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _column(document: Mapping[str, Any]) -> Column:
-    declared = document["policy"]
-    policy = None
-    if declared is not None:
-        lists = {name: None if declared[name] is None else tuple(declared[name]) for name in ("domain", "edges")}
-        policy = ColumnPolicy(
-            kind=declared["kind"],
-            lower=declared["lower"],
-            upper=declared["upper"],
-            resolution=declared["resolution"],
-            domain=lists["domain"],
-            edges=lists["edges"],
-            nullable=declared["nullable"],
-        )
-    labels = document["labels"]
-    return Column(
-        name=document["name"],
-        type_oid=document["type_oid"],
-        type_name=document["type_name"],
-        typmod=document["typmod"],
-        collation_deterministic=document["deterministic"],
-        collation=document["collation"],
-        enum_labels=None if labels is None else tuple(labels),
-        policy=policy,
-    )
+def _decimals(texts: Sequence[str] | None) -> tuple[Decimal, ...]:
+    return tuple(Decimal(text) for text in texts or ())
+
+
+def _tuple(items: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if items is None else tuple(items)
 
 
 def _digest(document: Mapping[str, Any]) -> str:
