@@ -78,9 +78,7 @@ def no_charge(cluster: Cluster) -> Iterator[None]:
     assert state() == before
 
 
-def make(
-    cluster: Cluster, name: str, *, columns: str = "", protect: str = "", allot: str = "1", **dataset: str
-) -> None:
+def make(cluster: Cluster, name: str, columns: str = "", protect: str = "", allot: str = "1", **dataset: str) -> None:
     """A table and a dataset of that name, published, with an allotment for alice."""
     options = "".join(f", {k} => {v}" for k, v in {"epsilon": "1", **dataset}.items())
     cluster.psql(
