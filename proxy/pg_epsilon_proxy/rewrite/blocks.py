@@ -90,7 +90,8 @@ class QueryBlock:
 class CallBlock:
     """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)`, for the facade; sql: text.
 
-    free: the call is dp_plan, which asks for the public facts of its request and charges nothing.
+    free: the call is dp_plan, which asks for the public facts of its request and charges nothing. asked: our own query
+    for the value of a call that has no request; `evaluate` then gives its argument.
     """
 
     number: int
@@ -99,6 +100,7 @@ class CallBlock:
     evaluate: Any
     sql: str
     free: bool = False
+    asked: str | None = None
 
     def parameters(self) -> frozenset[int]:
         return parameters_in(self.evaluate)

@@ -23,6 +23,8 @@ _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
 PLAN = "dp_plan"
 # These take the request itself and give jsonb; every other call has functions that make its request and its result.
 DIRECT = frozenset({PLAN, "dp_query"})
+# These are asked for as they are, of the private side: the type of their one value. They charge nothing.
+LOOKUPS = {"dp_budget_left": "numeric"}
 _CALL_FIELDS = frozenset({"funcname", "args", "funcformat", "location"})
 _CALL_WORDS = {
     "agg_filter": "FILTER",
@@ -207,6 +209,8 @@ class _StatementCompiler:
                 raise refusals.shape(f"{words} is not supported in a call of {name}()", _call(name), node)
         for item in walk(node.args):
             self._check_argument(item, name)
+        if name in LOOKUPS:
+            return self._lookup(node, name)
         request, result = (("dp", f"{name}_request"), ("dp", f"{name}_result"))
         if name in DIRECT:
             request = result = ("pg_catalog", "to_jsonb")
@@ -217,6 +221,17 @@ class _StatementCompiler:
         node.args = None
         self._blocks.append(CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name == PLAN))
         return node
+
+    def _lookup(self, node: Any, name: str) -> Any:
+        """dp_budget_left(x) becomes its value's text, cast; x is evaluated on the facade."""
+        (argument,) = node.args
+        evaluate = statement("SELECT NULL::pg_catalog.text")
+        evaluate.targetList[0].val.arg = argument.arg if isinstance(argument, ast.NamedArgExpr) else argument
+        cast = statement(f"SELECT pg_catalog.jsonb_array_element_text(0)::pg_catalog.{LOOKUPS[name]}").targetList[0].val
+        block = CallBlock(self._next(), cast.arg, name, evaluate, statement_text(evaluate), free=True)
+        block.asked = f"SELECT dp.{name}($1)::text"
+        self._blocks.append(block)
+        return cast
 
     def _check_argument(self, item: Any, name: str) -> None:
         if isinstance(item, ast.ColumnRef):

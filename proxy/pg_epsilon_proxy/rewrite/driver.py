@@ -173,7 +173,7 @@ class SqlRewriter:
         declared: list[int] = []
         if node.argtypes:
             casts = await _in_parser(io, _null_casts, node.argtypes)
-            declared = [field.type_oid for field in (await io.describe(casts)).fields or ()]
+            declared = [field.type_oid for field in (await _generated(io, casts)).fields or ()]
         described = await _described(item, declared, io, node.query)
         body = await self._spliced(node.query, item, described.param_oids, io)
         return None if body is None else units.prepared(node, body, body.types)
@@ -220,6 +220,14 @@ async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner:
             span = (item.start, item.start + len(item.text))
             place = await io.in_parser(aligned, text, place, item.source, span)
         raise error.placed(place) from None
+
+
+async def _generated(io: SessionIO, sql: str) -> Described:
+    """Describe a text of our own: an error's position in it means nothing to the client."""
+    try:
+        return await io.describe(sql)
+    except FacadeError as error:
+        raise error.placed(None) from None
 
 
 async def _types(

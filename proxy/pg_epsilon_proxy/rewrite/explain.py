@@ -32,10 +32,13 @@ def explain_format(node: Any) -> str:
     return "text"
 
 
-def lines(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> list[str]:
-    """The text format: per block its call and public facts, then the statement that PostgreSQL would run."""
+def lines(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str, first: int = 1) -> list[str]:
+    """The text format: per block its call and public facts, then the statement that PostgreSQL would run.
+
+    first: the number of the first block's parameter in `outer`, behind the client's own.
+    """
     text: list[str] = []
-    for number, (call, facts) in enumerate(blocks, 1):
+    for number, (call, facts) in enumerate(blocks, first):
         text.append(f"DP block ${number}: {call}")
         text += [f"  {line}" for line in _facts(facts)]
     return [*text, f"Then, on released values only: {outer}"]

@@ -75,6 +75,9 @@ async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:
 async def _document(block: Block, inputs: Inputs, io: SessionIO) -> str:
     if isinstance(block, ViewBlock):
         return document([tuple(row) for row in await io.upstream.rows(block.sql)])
+    if isinstance(block, CallBlock) and block.asked is not None:
+        (argument,) = (await io.fetch(block.sql, inputs.params, inputs.oids))[0]
+        return encode([value for row in await io.upstream.rows(block.asked, [argument]) for value in row])
     request = await _request(block, inputs, io)
     if isinstance(block, CallBlock) and block.free:
         return encode(await io.upstream.plan(request))
@@ -124,9 +127,12 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
         if isinstance(block, ViewBlock):
             found.append((f"view {block.relation.schema}.{block.relation.name}", {"charge": "nothing"}))
             continue
+        if isinstance(block, CallBlock) and block.asked is not None:
+            found.append((block.function, {"charge": "nothing"}))
+            continue
         request = await _request(block, inputs, io)
         found.append((call_text(request), await io.upstream.plan(request)))
-    text = [json_text(found, unit.shown)] if unit.explained == "json" else lines(found, unit.shown)
+    text = [json_text(found, unit.shown)] if unit.explained == "json" else lines(found, unit.shown, 1 + len(unit.oids))
     return document([(line,) for line in text])
 
 

@@ -33,7 +33,7 @@ def fill(
     for block in compiled.blocks:
         constant = f"'{marks[block.number]}'::pg_catalog.jsonb"
         if isinstance(block, CallBlock):
-            block.slot.args = (statement(f"SELECT {constant}").targetList[0].val,)
+            block.slot.args = (statement(f"SELECT {constant}").targetList[0].val, *(block.slot.args or ()))
         else:
             block.slot.subquery = statement(values_sql(types[block.number], constant, names.get(block.number)))
 

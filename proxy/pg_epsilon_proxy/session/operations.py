@@ -68,7 +68,10 @@ class BrainIO:
     async def fetch(
         self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
     ) -> list[list[str | None]]:
-        return await self._context.link.fetch(sql, params, param_oids)
+        try:
+            return await self._context.link.fetch(sql, params, param_oids)
+        except FacadeError as error:
+            raise error.placed(None) from None  # a place in a text that the client has never seen
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
         return await self._context.parsers.run(function, *args)

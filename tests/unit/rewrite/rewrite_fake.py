@@ -32,6 +32,7 @@ class FakeUpstream:
         self.queries: list[str] = []
         self.timeouts: list[float | None] = []
         self.rows_of: Callable[[dict[str, Any]], list[list[Any]]] = _rows
+        self.answer: list[tuple[Any, ...]] = [("census", "0.9")]
         self.refuse_at: int | None = None
 
     async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
@@ -57,7 +58,7 @@ class FakeUpstream:
 
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.queries.append(sql)
-        return [("census", "0.9")]
+        return self.answer
 
 
 def _rows(request: dict[str, Any]) -> list[list[Any]]:

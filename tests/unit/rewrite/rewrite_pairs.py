@@ -44,7 +44,7 @@ BUDGET = Relation("dp", "budget", "view", ("dataset", "left"))
 NAMES = Names(
     frozenset({("public", "adult"), ("clinic", "visits"), ("public", 'Odd "Name"')}),
     frozenset({("dp", "budget")}),
-    frozenset({"dp_count", "dp_group_by", "dp_plan", "dp_query"}),
+    frozenset({"dp_budget_left", "dp_count", "dp_group_by", "dp_plan", "dp_query"}),
 )
 # search_path "$user", public, dp; no temporary tables.
 RESOLVED = {

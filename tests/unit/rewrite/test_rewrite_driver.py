@@ -365,8 +365,9 @@ async def test_explain_execute_asks_for_a_plan_only(extended: bool) -> None:
     assert plan.literal and plan.text == 'EXPLAIN EXECUTE "P p"(40 + 2)'
     text = plan.splice_simple(await plan.run(None, io))
     lines = [row["c1"] for row in json.loads(text.split("$pge$")[1].replace("\\u0024", "$"))]
-    assert lines[0] == "DP block $1: dp_count('public.adult', predicate => 'age > CAST(''42'' AS integer)')"
+    assert lines[0] == "DP block $2: dp_count('public.adult', predicate => 'age > CAST(''42'' AS integer)')"
     assert lines[-1].startswith("Then, on released values only: SELECT b1.c1 AS count FROM (SELECT c1 FROM ")
+    assert "jsonb_to_recordset($2)" in lines[-1]
     assert io.upstream.requests == [] and len(io.upstream.planned) == 1
     assert (await refused(io, 'EXPLAIN (FORMAT YAML) EXECUTE "P p"(1)')).position == 9
 
@@ -386,6 +387,16 @@ async def test_dp_plan_charges_nothing() -> None:
     io = FakeIO()
     await answered(io, "SELECT dp_plan(dp_count_request('adult'))")
     assert io.upstream.planned == [io.request] and io.upstream.requests == []
+
+
+async def test_what_is_left_is_asked_for_directly() -> None:
+    io = FakeIO()
+    io.values = "people"
+    io.upstream.answer = [("4.3",)]
+    text = await answered(io, "SELECT dp_budget_left('people')")
+    assert '$pge$["4.3"]$pge$' in text and io.upstream.queries == ["SELECT dp.dp_budget_left($1)::text"]
+    await answered(io, "EXPLAIN SELECT dp_budget_left('people')")
+    assert io.upstream.requests == io.upstream.planned == [] and len(io.upstream.queries) == 1
 
 
 async def test_a_view_is_asked_of_the_private_side_by_our_own_text() -> None:
