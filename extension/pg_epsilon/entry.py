@@ -119,11 +119,11 @@ def _as_paid(paid: dict[str, Any]) -> Plan:
     return plan_
 
 
-def plan(request: str) -> str:
+def plan(request: str | None) -> str:
     """Dry run: what a request would do and cost, from public facts (composition.md §9). See dp.dp_plan."""
     try:
         who = rows("SELECT dp._who()::text AS who")[0]["who"]
-        plan_ = _compile(json.loads(request))
+        plan_ = _compile(json.loads(request or "null"))
         policy = plan_.request.policy
         catalog.authorise(policy, who)
         path = "declared domain" if not plan_.charges else "direct"
@@ -137,6 +137,12 @@ def plan(request: str) -> str:
         return json.dumps({**info, "request": plan_.request.canonical()})
     except DPError as error:
         _raise(error)
+    except plpy.SPIError as error:
+        if error.sqlstate == "57014":
+            raise
+        _raise(_unfinished(error))
+    except Exception as error:
+        _raise(_unfinished(error))
 
 
 def renyi_orders(epsilon: Decimal, delta_rdp: Decimal, orders: Sequence[Decimal] | None) -> list[Decimal]:
@@ -197,9 +203,9 @@ def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
     except plpy.SPIError as error:
         if error.sqlstate == "57014":
             raise
-        body = {"refusal": _refusal(_locked()) if error.sqlstate == "55P03" else _unfinished(error)}
+        body = {"refusal": _refusal(_locked()) if error.sqlstate == "55P03" else _refusal(_unfinished(error))}
     except Exception as error:
-        body = {"refusal": _unfinished(error)}
+        body = {"refusal": _refusal(_unfinished(error))}
     return json.dumps({"request_id": request_id, **body})
 
 
@@ -210,19 +216,17 @@ def _refusal(error: DPError) -> dict[str, str | None]:
     return {"sqlstate": error.sqlstate, "message": error.message, "detail": detail, "hint": error.hint}
 
 
-def _unfinished(error: Exception) -> dict[str, str | None]:
+def _unfinished(error: Exception) -> DPError:
     """One constant refusal. The log gets the place and the error's type, never its text: that could hold a value."""
     frame, place = error.__traceback__, ""
     while frame is not None:
         place = f"{frame.tb_frame.f_code.co_name}:{frame.tb_lineno}"
         frame = frame.tb_next
     plpy.warning(f"pg_epsilon: {type(error).__name__} at {place}")
-    return _refusal(
-        DPError(
-            CHANNEL,
-            "the call could not be completed",
-            "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
-        )
+    return DPError(
+        CHANNEL,
+        "the call could not be completed",
+        "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
     )
 
 

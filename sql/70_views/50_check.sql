@@ -39,7 +39,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   UNION ALL
   SELECT 'error', 'pg_catalog.pg_class', format('PUBLIC may read %s', string_agg(a.attname, ', ')), 'A superuser runs CALL dp.harden_catalog().'
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-  WHERE c.oid = 'pg_class'::regclass AND a.attname IN ('reltuples', 'relpages', 'relallvisible', 'relfrozenxid', 'relminmxid')
+  WHERE c.oid = 'pg_class'::regclass AND a.attname IN ('reltuples', 'relpages', 'relallvisible', 'relfrozenxid', 'relminmxid', 'relfilenode')
     AND (EXISTS (SELECT FROM aclexplode(c.relacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT')
          OR EXISTS (SELECT FROM aclexplode(a.attacl) x WHERE x.grantee = 0 AND x.privilege_type = 'SELECT'))
   HAVING count(*) > 0

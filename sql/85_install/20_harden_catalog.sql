@@ -9,7 +9,7 @@ BEGIN
   REVOKE SELECT ON pg_class FROM PUBLIC;
   EXECUTE (SELECT format('GRANT SELECT (%s) ON pg_class TO PUBLIC', string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum))
            FROM pg_attribute a WHERE a.attrelid = 'pg_class'::regclass AND NOT a.attisdropped
-             AND a.attname NOT IN ('reltuples', 'relpages', 'relallvisible', 'relallfrozen', 'relfrozenxid', 'relminmxid')
+             AND a.attname NOT IN ('reltuples', 'relpages', 'relallvisible', 'relallfrozen', 'relfrozenxid', 'relminmxid', 'relfilenode')
              AND (a.attnum > 0 OR a.attname IN ('tableoid', 'oid')));
   GRANT SELECT ON pg_class TO dp_owner;
   FOR f IN SELECT p.oid::regprocedure AS signature FROM dp._leaky_functions() p(oid) LOOP

@@ -99,8 +99,8 @@ SELECT * FROM pg_shdepend
 SELECT rolpassword FROM pg_authid
 == pg_shadow | all 42501
 SELECT * FROM pg_shadow
-== user mappings | all ok
-SELECT umoptions FROM pg_user_mappings WHERE umoptions IS NOT NULL
+== user mappings | all ok=0
+SELECT count(umoptions) FROM pg_user_mappings
 == user mapping table | all 42501
 SELECT * FROM pg_user_mapping
 == hba file | all 42501

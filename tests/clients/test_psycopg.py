@@ -128,7 +128,7 @@ def test_one_question_in_any_protocol_is_one_question(stack: Stack, alice: Conne
     assert ledger(stack) == before + 1
 
 
-def state(connection: Connection) -> psycopg.pq.TransactionStatus:
+def status_of(connection: Connection) -> psycopg.pq.TransactionStatus:
     return connection.info.transaction_status
 
 
@@ -206,17 +206,17 @@ def test_refusals_leave_the_transaction_as_any_error_does(
         alice.execute(statement.encode(), prepare=prepare)
     assert refused.value.sqlstate == state
     assert refused.value.diag.message_hint or not state.startswith("DP")
-    assert state(alice) == status.IDLE
+    assert status_of(alice) == status.IDLE
     alice.autocommit = False
     alice.execute("CREATE TEMP TABLE kept (x int)")
     with pytest.raises(psycopg.DatabaseError), alice.transaction():
         alice.execute("INSERT INTO kept VALUES (1)")
         alice.execute(statement.encode(), prepare=prepare)
-    assert state(alice) == status.INTRANS
+    assert status_of(alice) == status.INTRANS
     assert alice.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     with pytest.raises(psycopg.DatabaseError):
         alice.execute(statement.encode(), prepare=prepare)
-    assert state(alice) == status.INERROR
+    assert status_of(alice) == status.INERROR
     with pytest.raises(psycopg.errors.InFailedSqlTransaction):
         alice.execute("SELECT count(*) FROM people")
     alice.rollback()

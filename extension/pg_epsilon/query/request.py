@@ -114,8 +114,12 @@ def compile_request(
         raise DPError(
             SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
-    settings = _mapping(document.get("settings") or {}, "settings")
-    origin = _mapping(document.get("from"), "from")
+    settings = _texts(document.get("settings") or {}, "settings")
+    origin = _texts(document.get("from"), "from")
+    if set(origin) - {"schema", "name", "alias"} or not isinstance(document.get("fresh"), bool | None):
+        raise DPError(
+            SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
+        )
     scope = Scope(
         relation=policy.relation,
         alias=origin.get("alias"),
@@ -187,6 +191,8 @@ def _aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate
             f"aggregate {parts.get('function')!s:.60} is not supported",
             "Supported: count(*), count(x), count(distinct unit).",
         )
+    if not isinstance(parts.get("distinct"), bool | None):
+        raise DPError(SHAPE, "request member distinct is not a boolean", "Use count(distinct unit).")
     name = str(parts.get("name") or "count")
     where = _text(parts.get("filter"), "filter")
     filter_sql = _predicate(where, scope, fold)
@@ -308,6 +314,13 @@ def _mapping(value: Any, member: str) -> Mapping[str, Any]:
             "Use dp_count, dp_group_by, or plain SQL through the proxy.",
         )
     return value
+
+
+def _texts(value: Any, member: str) -> Mapping[str, Any]:
+    """A member that is an object of texts, nulls among them."""
+    for name, text in _mapping(value, member).items():
+        _text(text, f"{member}.{name:.60}")
+    return _mapping(value, member)
 
 
 def _list(value: Any, member: str) -> list[Any]:
