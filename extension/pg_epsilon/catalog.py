@@ -65,6 +65,12 @@ class Catalog:
                 f"the way from {schema}.{name} to its privacy unit is broken",
                 "The owner restores the foreign keys of its unit_path and the protection of its steps: see dp.check().",
             )
+        if document.pop("part_protected"):
+            raise DPError(
+                CHANNEL,
+                f"{schema}.{name} shares rows with another protected relation",
+                "One row has one account: the owner detaches the part or unprotects one of them: see dp.check().",
+            )
         self._policies[key] = policy = policy_from_json(document)
         return policy
 

@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'scale', rel.scale::text, 'partition_by', rel.partition_by, 'grid', rel.grid,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
     'unit_path', (SELECT jsonb_agg(jsonb_build_object(
-                      'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname,
+                      'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname, 'only', COALESCE(t.relkind = 'r', false),
                       'referenced', (SELECT ra.attname FROM pg_constraint k
                                      JOIN pg_attribute sa ON sa.attrelid = hop.source AND sa.attname = hop.path[hop.i + 1]
                                      JOIN pg_attribute ra ON ra.attrelid = k.confrelid AND ra.attnum = k.confkey[1]
@@ -34,8 +34,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                   WHERE hop.path IS NOT NULL),
     'primary_key', (SELECT jsonb_agg(a.attname ORDER BY o.i)
                     FROM pg_index x, unnest(x.indkey::smallint[]) WITH ORDINALITY o(attnum, i), pg_attribute a
-                    WHERE x.indrelid = rel.oid AND x.indisprimary AND a.attrelid = rel.oid AND a.attnum = o.attnum),
-    'unit_path_broken', dp._unit_path_broken(rel.oid),
+                    WHERE x.indrelid = rel.oid AND x.indisprimary AND x.indisvalid AND NOT (rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = rel.oid)) AND a.attrelid = rel.oid AND a.attnum = o.attnum),
+    'unit_path_broken', dp._unit_path_broken(rel.oid), 'part_protected', EXISTS (SELECT FROM dp._protected_kin(rel.oid)),
     'linked', EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> rel.oid
                       WHERE k.contype = 'f' AND rel.oid IN (k.conrelid, k.confrelid) AND q.dataset = rel.dataset),
     'dataset', (SELECT jsonb_build_object('name', d.name, 'unit', d.unit, 'accountant', d.accountant,

@@ -7,8 +7,9 @@ BEGIN
     RETURN;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() d
-                 WHERE d.object_type NOT IN ('table', 'table column') OR d.classid <> 'pg_class'::regclass
-                    OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication)) THEN
+                 WHERE EXISTS (SELECT FROM dp._protected_kin(d.objid))
+                    OR (TG_TAG <> 'CREATE TABLE' AND (d.object_type NOT IN ('table', 'table column') OR d.classid <> 'pg_class'::regclass
+                        OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication)))) THEN
     RETURN;
   END IF;
   -- not while a dump is being restored (its datasets are frozen): numbers differ there, names hold until dp.confirm_ledger
@@ -28,5 +29,5 @@ END $$;
 COMMENT ON FUNCTION dp._policy_follows_ddl() IS 'Policy follows renamed columns and tells the proxies that the shape changed.';
 REVOKE ALL ON FUNCTION dp._policy_follows_ddl() FROM PUBLIC;
 CREATE EVENT TRIGGER dp_policy_follows_ddl ON ddl_command_end
-  WHEN TAG IN ('ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN')
+  WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN')
   EXECUTE FUNCTION dp._policy_follows_ddl();

@@ -15,7 +15,8 @@ BEGIN
   WITH gone AS (SELECT objid, objsubid FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
        a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),
        b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
-       c AS (DELETE FROM dp.relation_policy p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1)
+       c AS (DELETE FROM dp.relation_policy p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
+       d AS (DELETE FROM dp.relation_identity p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0)
   SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) INTO changed;
   IF changed > 0 THEN
     PERFORM dp._bump_policy();

@@ -23,9 +23,15 @@ BEGIN
   IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is a partition or an inheritance child', relation), HINT = 'Protect its parent.';
   END IF;
+  IF EXISTS (SELECT FROM dp._protected_kin(relation)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('a part of %s is protected by itself', relation), HINT = 'One row has one account: CALL dp.unprotect(part) first, then protect the whole.';
+  END IF;
   IF (SELECT c.relrowsecurity AND pg_get_userbyid(c.relowner) <> 'dp_owner' FROM pg_class c WHERE c.oid = relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('row-level security of %s would filter what the engine counts', relation), HINT = 'Answers must be about all rows: disable row-level security on it, or protect another table.';
   END IF;
+  -- a table that was renamed or moved while unprotected keeps its accounts; a new one under an old name takes that name's
+  key := COALESCE((SELECT i.relation_key FROM dp.relation_identity i WHERE i.relation = _protect.relation), key);
+  INSERT INTO dp.relation_identity (relation, relation_key) VALUES (relation, key) ON CONFLICT DO NOTHING;
   PERFORM dp._check_unit(relation, dataset, unit_column, unit_path);
   IF partition_by IS NOT NULL OR grid IS NOT NULL THEN
     PERFORM dp._check_grid(relation, dataset, partition_by, grid);

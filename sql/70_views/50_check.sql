@@ -51,6 +51,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'error', p.relation::text, 'the way to its privacy unit is broken', 'Restore the foreign keys of its unit_path, and the protection of every step, or unprotect it.'
   FROM protected p WHERE dp._unit_path_broken(p.relation)
   UNION ALL
+  SELECT 'error', p.relation::text, format('it shares rows with %s, which is protected too', k), 'One row has one account: detach the part, or unprotect one of them.'
+  FROM protected p CROSS JOIN LATERAL dp._protected_kin(p.relation) k
+  UNION ALL
   SELECT 'error', p.relation::text, 'dp_owner cannot read it', format('GRANT SELECT ON %s TO dp_owner', p.relation)
   FROM protected p WHERE NOT has_table_privilege('dp_owner', p.relation, 'SELECT')
   UNION ALL

@@ -31,12 +31,17 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of a unit path: `column` references `referenced` of schema.name; the last step is the unit key."""
+    """One step of a unit path: `column` references `referenced` of schema.name; the last step is the unit key.
+
+    only: schema.name is no partitioned table. A foreign key, and so its uniqueness, is about its own rows then, not
+    about those of inheritance children, which may repeat a key and give one row several units.
+    """
 
     column: str
     schema: str | None
     name: str | None
     referenced: str | None
+    only: bool = False
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _source(policy: Policy) -> str:
     alias = "r"
     for i, hop in enumerate(policy.unit_path[:-1], 1):
         sql += (
-            f" JOIN {_name(hop.schema or '', hop.name or '')} AS p{i}"
+            f" JOIN {'ONLY ' if hop.only else ''}{_name(hop.schema or '', hop.name or '')} AS p{i}"
             f" ON p{i}.{_ident(hop.referenced or '')} = {alias}.{_ident(hop.column)}"
         )
         alias = f"p{i}"
