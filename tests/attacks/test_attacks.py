@@ -7,6 +7,7 @@ line says.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -97,6 +98,19 @@ def test_an_attack_learns_nothing(attack: Attack, observed: dict[str, dict[str, 
     for state, other in seen.items():
         assert other.transcript == first.transcript, f"'present' and {state!r} can be told apart"
         assert other.charged == (attack.charged if attack.fresh or other is first else 0), f"charged in state {state!r}"
+
+
+def test_errors_speak_no_python(observed: dict[str, dict[str, Seen]]) -> None:
+    """Messages, details and contexts hold no exception names, tracebacks or source lines of the engine."""
+    spoken = [
+        (key, field, text)
+        for key, states in observed.items()
+        for kind, *content in states["present"].transcript
+        if kind in ("error", "notice")
+        for field, text in content[0].items()
+        if text and re.search(r"Traceback|plpy\.|spiexceptions|\.py\b|PL/Python|Error: ", text)
+    ]
+    assert spoken == []
 
 
 def test_the_table_is_as_large_as_promised() -> None:

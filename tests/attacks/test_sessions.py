@@ -230,6 +230,57 @@ def test_nothing_of_the_engine_is_open_to_the_world(owner: Connection) -> None:
     assert loose == []
 
 
+def test_an_analyst_without_allotment_hears_so_and_nothing_else(stack: Stack, owner: Connection) -> None:
+    """Not even what others bought, nor prices: authorisation comes before the cache."""
+    with stack.connect() as alice:
+        alice.execute("SELECT count(*) FROM orders")
+    before = spent(owner)
+    questions = [
+        "SELECT count(*) FROM orders",
+        "SELECT DISTINCT status FROM orders",
+        "EXPLAIN SELECT count(*) FROM orders",
+        "SELECT dp_count('orders')",
+        "SELECT * FROM dp_group_by('orders', '{status}')",
+        "SELECT dp.dp_plan(dp.dp_count_request('orders'))",
+        "SELECT dp_budget_left('shop')",
+    ]
+    with stack.connect("bob") as proxied, stack.cluster.connect("bob", tcp=True) as direct:
+        for session, asked in ((proxied, questions), (direct, questions[3:])):
+            for question in asked:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    session.execute(question.encode())
+            assert session.execute("SELECT count(*) FROM dp.budget WHERE dataset = 'shop'").fetchone() == (0,)
+            assert session.execute("SELECT count(*) FROM dp.spending WHERE dataset = 'shop'").fetchone() == (0,)
+            assert session.execute("SELECT count(*) FROM dp.cache_status WHERE relation ~ 'orders'").fetchone() == (0,)
+    assert spent(owner) == before
+
+
+def test_columns_that_are_not_published_do_not_exist(stack: Stack, owner: Connection) -> None:
+    """Neither in a block nor in a call's predicate, key or argument, although the owner declared them."""
+    stack.cluster.psql(
+        """CREATE TABLE ward (id int, age int, ward int, diagnosis text);
+        CALL dp.create_dataset('ward', epsilon => 5, default_epsilon => 0.5); CALL dp.protect('ward', 'ward');
+        CALL dp.describe_column('ward', 'age', bounds => '{0,90}', resolution => '1');
+        CALL dp.describe_column('ward', 'diagnosis', domain => '{hiv,flu}');
+        CALL dp.publish('ward', columns => '{age}'); CALL dp.allot('alice', 'ward', epsilon => 5);""",
+        user="boss",
+    )
+    before = spent(owner)
+    request = "dp.dp_query(dp.dp_count_request('ward') || jsonb_build_object('aggregates', ARRAY['count(diagnosis)']))"
+    with stack.cluster.connect("alice", tcp=True) as direct:
+        for question in (
+            "SELECT dp_count('ward', $$diagnosis = 'hiv'$$)",
+            "SELECT * FROM dp_group_by('ward', '{diagnosis}')",
+            "SELECT * FROM dp_group_by('ward', '{age}', ARRAY[$$count(*) FILTER (WHERE diagnosis = 'hiv')$$])",
+            f"SELECT {request}",
+            "SELECT dp.dp_plan(dp.dp_count_request('ward', $$diagnosis = 'hiv'$$))",
+        ):
+            with pytest.raises(psycopg.DatabaseError) as refused:
+                direct.execute(question.encode())
+            assert refused.value.sqlstate in ("42703", "DP004"), question
+    assert spent(owner) == before
+
+
 # -- protocol messages ------------------------------------------------------------------------------------------------
 
 
