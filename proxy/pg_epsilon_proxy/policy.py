@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
@@ -14,12 +15,14 @@ from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy.config import Config
 from pg_epsilon_proxy.rewrite.driver import SqlRewriter
 from pg_epsilon_proxy.rewrite.names import Names
+from pg_epsilon_proxy.session.login import facade_tls
 from pg_epsilon_proxy.session.rewriting import Rewriter
 
 log = logging.getLogger("pg_epsilon_proxy.policy")
 
 CHANNEL = "pg_epsilon_policy"
 RETRY_SECONDS = 2.0
+ATTEMPTS = 3  # a policy is often changed by several CALLs in a row
 FUNCTIONS = """SELECT DISTINCT p.proname
   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
  WHERE n.nspname = 'dp' AND p.proname LIKE 'dp\\_%' AND p.proname !~ '_(request|result)$'"""
@@ -42,17 +45,27 @@ class FacadeSource:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._again: Callable[[], None] = lambda: None
 
     async def refresh(self) -> tuple[list[str], Rewriter | None]:
         async with gateway(self._config) as private, gateway(self._config, facade=True) as facade:
-            try:
-                await facades.sync(private, facade)
-            except facades.FacadeBusy as busy:
-                return [f"the facade is busy: {busy}"], None
-            problems = await facades.check(facade, private)
-            return problems, None if problems else await self._rewriter(facade)
+            for _ in range(ATTEMPTS):
+                try:
+                    await facades.sync(private, facade)
+                except facades.FacadeBusy:
+                    break
+                if not await facades.check(facade, private):
+                    return [], await self._rewriter(facade)
+            # The policy moves on, or an open transaction holds what it changed. A whole net around an older shape
+            # refuses every row, and the engine judges by today's policy: nobody is sent away for that.
+            if problems := await facades.check(facade):
+                return problems, None
+            log.warning("the facade is behind the policy: trying again")
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again)
+            return [], await self._rewriter(facade, await _changed(private, facade))
 
     async def listen(self, changed: Callable[[], None]) -> None:
+        self._again = changed
         lost = asyncio.Event()
         async with gateway(self._config) as private:
             private.add_termination_listener(lambda connection: lost.set())
@@ -60,7 +73,7 @@ class FacadeSource:
             changed()
             await lost.wait()
 
-    async def _rewriter(self, facade: Any) -> Rewriter:
+    async def _rewriter(self, facade: Any, changed: frozenset[tuple[str, str]] = frozenset()) -> Rewriter:
         shown = await facades.relations(facade)
         functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
         return SqlRewriter(
@@ -68,8 +81,19 @@ class FacadeSource:
                 frozenset((r.schema, r.name) for r in shown if r.kind == "protected"),
                 frozenset((r.schema, r.name) for r in shown if r.kind == "catalog"),
                 functions,
+                changed,
             )
         )
+
+
+async def _changed(private: Any, facade: Any) -> frozenset[tuple[str, str]]:
+    """(schema, name) of the relations that the facade shows in another shape than the policy's, or not at all."""
+    shapes = []
+    for place, sql in ((private, "SELECT dp.facade_definition()"), (facade, "SELECT definition FROM dp.facade_state")):
+        relations = json.loads(await place.fetchval(sql))["relations"]
+        shapes.append({(relation["schema"], relation["name"]): relation for relation in relations})
+    wanted, held = shapes
+    return frozenset(name for name in wanted.keys() | held.keys() if wanted.get(name) != held.get(name))
 
 
 class Policy:
@@ -142,6 +166,7 @@ async def gateway(config: Config, *, facade: bool = False) -> AsyncIterator[Any]
         user=config.private.user,
         password=config.gateway_password(),
         timeout=config.limits.login_timeout,
+        **({"ssl": facade_tls(config.facade)} if facade and config.facade.tls else {}),
         server_settings={"application_name": "pg-epsilon policy"},
     )
     try:

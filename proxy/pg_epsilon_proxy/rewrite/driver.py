@@ -29,7 +29,7 @@ class SqlRewriter:
     """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
 
     def __init__(self, names: Names) -> None:
-        self._names = Names(names.protected, names.views, names.functions | DIRECT)
+        self._names = Names(names.protected, names.views, names.functions | DIRECT, names.changed)
         self._mentions = Mentions(self._names)
 
     def mentions(self, sql: str) -> bool:

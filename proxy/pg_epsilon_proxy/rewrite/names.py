@@ -23,11 +23,15 @@ BUILTIN_AGGREGATES = frozenset(_AGGREGATES.split(" "))
 
 @dataclass(frozen=True)
 class Names:
-    """One version of the facade. protected, views: (schema, name); functions: names in schema dp, e.g. dp_count."""
+    """One version of the facade. protected, views: (schema, name); functions: names in schema dp, e.g. dp_count.
+
+    changed: relations that the facade still shows in an older shape than the policy's.
+    """
 
     protected: frozenset[tuple[str, str]]
     views: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[str] = frozenset()
+    changed: frozenset[tuple[str, str]] = frozenset()
 
     def last_parts(self) -> frozenset[str]:
         """Unqualified names whose appearance makes a statement worth resolving."""

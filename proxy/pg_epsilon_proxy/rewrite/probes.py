@@ -64,6 +64,8 @@ async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
             continue
         found = (schema or "", name or "")
         role = "protected" if found in names.protected else "view" if found in names.views else None
+        if role is not None and found in names.changed:
+            raise refusals.changed(found[1])
         if role is not None:
             relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
     return Facts(relations, wanted.calls, frozenset(aggregates))

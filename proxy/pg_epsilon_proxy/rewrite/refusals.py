@@ -55,6 +55,12 @@ def alone(at: Any = None) -> Refusal:
     )
 
 
+def changed(relation: str) -> Refusal:
+    """The facade is behind the policy in a relation (facade-and-channel.md §5, sync)."""
+    hint = "Try again in a few seconds, and end open transactions that have used it: they hold the old shape."
+    return Refusal(CHANNEL, f"what is published of {relation} has just changed", hint=hint)
+
+
 def too_deep() -> Refusal:
     """RecursionError in one of our walks."""
     return shape("the statement is nested too deeply", "split it, or use IN (...) instead of long OR chains")

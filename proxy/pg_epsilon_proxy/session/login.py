@@ -173,11 +173,14 @@ async def connect_facade(facade: Facade) -> tuple[asyncio.StreamReader, asyncio.
             writer.write(startup.SSL_REQUEST)
             if await reader.read(2) != b"S":
                 raise ConnectionError
-            context = ssl.create_default_context(cafile=facade.tls_ca or None)
-            await writer.start_tls(context, server_hostname=facade.host)
+            await writer.start_tls(facade_tls(facade), server_hostname=facade.host)
         return reader, writer
     except OSError:
         raise unreachable() from None
+
+
+def facade_tls(facade: Facade) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=facade.tls_ca or None)
 
 
 def unreachable() -> LoginRefused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,6 +125,17 @@ async def test_a_parameter_in_a_simple_query_is_postgresqls_error() -> None:
     io = FakeIO()
     io.parameters = (INT4,)
     assert await BRAIN.plan("SELECT count(*) FROM adult WHERE age > $1", (), io, extended=False) is None
+
+
+async def test_a_relation_that_is_behind_the_policy_is_dp006() -> None:
+    brain = SqlRewriter(replace(NAMES, changed=frozenset({("public", "adult")})))
+    io = FakeIO()
+    with pytest.raises(Refusal) as caught:
+        await brain.plan(COUNT, (), io, extended=False)
+    assert caught.value.sqlstate == "DP006" and caught.value.hint
+    assert await brain.plan("SELECT count(*) FROM clinic.visits", (), io, extended=False) is not None
+    io.shadowed = {"adult"}
+    assert await brain.plan("SELECT * FROM adult", (), io, extended=False) is None
 
 
 async def test_a_temporary_table_shadows_the_protected_one() -> None:

@@ -1,0 +1,263 @@
+"""What a proxy that serves must survive, and follow: killed backends, restarts, another policy; TLS on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_stack import Stack, stack_at_work
+from pg_epsilon_proxy.config import Config, load
+from pg_epsilon_proxy.policy import gateway
+from pg_epsilon_proxy.session.login import LoginRefused, connect_facade
+
+COUNT = "SELECT count(*) FROM people WHERE age > {}"
+SOON = 20.0  # seconds; the proxy retries every two
+
+
+def soon(done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + SOON
+    while not done() and time.monotonic() < end:
+        time.sleep(0.1)
+    return done()
+
+
+def raised(action: Callable[[], Any]) -> str | None:
+    """The SQLSTATE of the error that `action` ends with; "lost" for a connection without a last word."""
+    try:
+        action()
+        return None
+    except psycopg.Error as error:
+        return error.sqlstate or "lost"
+
+
+def pid_of(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def count(connection: psycopg.Connection[Any], age: int) -> int:
+    row = connection.execute(COUNT.format(age)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_can_be_asked_for(stack: Stack) -> None:
+    with stack.connect() as alice:
+        whole = alice.execute("SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'").fetchone()
+        for sql, parameters in (
+            ("SELECT dp_budget_left('people')", None),
+            ("SELECT x FROM dp.dp_budget_left(dataset => 'people') AS x", None),
+            ("SELECT dp_budget_left(%s)", ("people",)),
+        ):
+            assert alice.execute(sql, parameters).fetchone() == whole
+        assert raised(lambda: alice.execute("SELECT dp_budget_left('nosuch')")) in ("DP005", "DP002", "42501", "42704")
+
+
+def test_a_predicates_place_is_the_clients(stack: Stack) -> None:
+    """The engine refuses; psql shows a caret in the client's own text, in both protocols."""
+    sql = "/* é */ SELECT sex, count(*) FROM people p WHERE p.age > {} AND random() < 1 GROUP BY sex"
+    with stack.connect() as alice:
+        for text, parameters in ((sql.format(30), None), (sql.format("%s"), (30,))):
+            with pytest.raises(psycopg.DatabaseError) as caught:
+                alice.execute(text, parameters)
+            assert caught.value.sqlstate == "DP003"
+            sent = text.replace("%s", "$1")
+            assert caught.value.diag.statement_position == str(sent.index("random") + 1)
+
+
+def test_commit_is_never_lost_to_a_probe(stack: Stack) -> None:
+    """In an open block `COMMIT; SELECT bad` is refused as a whole, like a syntax error; nothing of it has run."""
+    with stack.connect() as alice:
+        alice.execute("BEGIN")
+        alice.execute("CREATE TEMP TABLE kept (x int)")
+        with pytest.raises(psycopg.DatabaseError) as caught:
+            alice.execute("COMMIT; SELECT count(nope) FROM people")
+        assert caught.value.sqlstate == "DP003" and "send it alone" in (caught.value.diag.message_hint or "").lower()
+        assert alice.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+        alice.execute("ROLLBACK")
+        alice.execute("BEGIN; SELECT 1")
+        assert alice.execute("COMMIT; SELECT 1").statusmessage == "COMMIT"
+        assert alice.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+# -- what dies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_facade_backend_ends_one_session(stack: Stack) -> None:
+    with stack.connect() as alice, stack.connect("bob") as bob:
+        stack.cluster.execute(f"SELECT pg_terminate_backend({pid_of(alice)})")
+        assert raised(lambda: alice.execute("SELECT 1")) == "57P01"
+        assert raised(lambda: alice.execute("SELECT 1")) == "lost" and alice.closed
+        assert abs(count(bob, 30) - 780) < 250
+    with stack.connect() as alice:
+        assert abs(count(alice, 30) - 780) < 250
+
+
+def test_a_facade_backend_killed_during_a_private_call(stack: Stack) -> None:
+    """The client hears that its session ended; the charge stands and its answer can be asked for again, free."""
+    with stack.connect() as alice, stack.cluster.connect() as holder:
+        pid = pid_of(alice)
+        holder.execute("BEGIN; LOCK dp.account IN EXCLUSIVE MODE")
+        heard: list[str | None] = []
+        asking = threading.Thread(target=lambda: heard.append(raised(lambda: count(alice, 31))))
+        asking.start()
+        waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        assert soon(lambda: bool((holder.execute(waiting).fetchone() or (False,))[0]))
+        stack.cluster.execute(f"SELECT pg_terminate_backend({pid})")
+        asking.join(SOON)
+        holder.execute("COMMIT")
+    assert heard == ["57P01"]
+    with stack.connect() as alice:
+        assert abs(count(alice, 31) - 770) < 250
+
+
+def test_killed_gateway_connections_are_replaced(stack: Stack) -> None:
+    """More calls than the pool has places: a dead connection that kept its place would starve them."""
+    gateways = "FROM pg_stat_activity WHERE usename = 'dp_gateway' AND application_name = 'pg-epsilon proxy'"
+    with stack.connect() as alice:
+        for _ in range(3):
+            count(alice, 30)
+            stack.cluster.execute(f"SELECT pg_terminate_backend(pid) {gateways}")
+            codes = [raised(lambda: alice.execute("SELECT count(*) FROM dp.budget")) for _ in range(12)]
+            assert set(codes) <= {None, "DP006"} and codes[-1] is None
+        with stack.cluster.connect() as admin:
+            idle = admin.execute(f"SELECT count(*) {gateways} AND (state <> 'idle' OR xact_start IS NOT NULL)")
+            assert idle.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_ends_sessions_and_nothing_else(stack: Stack, mode: str) -> None:
+    with stack.connect() as alice, stack.connect("bob") as bob:
+        before = count(alice, 30)
+        alice.execute("BEGIN")
+        stack.cluster.stop(mode)
+        assert raised(lambda: stack.connect().close()) in ("DP006", "08006", "57P03", "lost"), "no server, no session"
+        stack.cluster.start()
+        for session in (alice, bob):
+            assert raised(lambda s=session: s.execute("SELECT 1")) in ("57P01", "57P02", "DP006", "lost")
+            assert session.closed
+    assert stack.process is not None and stack.process.poll() is None, "the proxy lives"
+    assert soon(lambda: raised(lambda: stack.connect().close()) is None)
+    with stack.connect() as alice:
+        assert count(alice, 30) == before, "released answers outlive a restart"
+        assert alice.execute("SELECT 1 FROM dp.budget").fetchone() is not None
+
+
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+
+def test_the_facade_follows_the_policy(stack: Stack) -> None:
+    """A live session sees a new relation, then a new column of it, then no relation: an error, never a 0."""
+    with stack.connect() as alice:
+        stack.cluster.psql(
+            "CREATE TABLE later (n int, m int); INSERT INTO later SELECT i % 4, i % 3 FROM generate_series(1, 400) i;"
+            "CALL dp.protect('later', 'people', max_rows => 1000, scale => 400);"
+            "CALL dp.describe_column('later', 'n', domain => '{0,1,2,3}');",
+            user="boss",
+        )
+        assert raised(lambda: alice.execute("SELECT count(*) FROM later")) == "42P01"
+        stack.cluster.psql("CALL dp.publish('later')", user="boss")
+        assert soon(lambda: raised(lambda: alice.execute("SELECT n, count(*) FROM later GROUP BY n")) is None)
+        undeclared = "SELECT m, count(*) FROM later GROUP BY m"
+        assert raised(lambda: alice.execute(undeclared)) == "DP004"
+        stack.cluster.psql("CALL dp.describe_column('later', 'm', domain => '{0,1,2}')", user="boss")
+        assert soon(lambda: raised(lambda: alice.execute(undeclared)) is None)
+        with stack.connect("bob") as bob:
+            bob.execute("BEGIN")
+            assert raised(lambda: bob.execute("SELECT n, count(*) FROM later GROUP BY n")) is None
+            stack.cluster.psql("CALL dp.unpublish('later')", user="boss")
+            # bob's transaction holds the old shape: nobody is sent away, and nothing is asked about it
+            asked = lambda: raised(lambda: alice.execute("SELECT count(*) FROM later WHERE n = 2"))  # noqa: E731
+            assert soon(lambda: asked() == "DP006")
+            assert abs(count(alice, 30) - 780) < 250
+        codes = set()
+
+        def gone() -> bool:
+            codes.add(raised(lambda: alice.execute("SELECT count(*) FROM later WHERE n = 1")))
+            return "42P01" in codes
+
+        assert soon(gone)
+        assert codes <= {None, "42P01", "42501", "DP002", "DP004", "DP006"}, codes
+        assert raised(lambda: alice.execute("SELECT 'later'::regclass")) == "42P01"
+
+
+# -- TLS on both sides -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack whose facade login must be TLS, and whose proxy asks its clients for TLS."""
+    with stack_at_work() as stack:
+        stack.stop()
+        for name in ("server", "proxy"):
+            certificate(stack, name)
+        stack.cluster.execute("ALTER SYSTEM SET ssl = on")
+        stack.cluster.execute(f"ALTER SYSTEM SET ssl_cert_file = '{stack.cluster.folder}/server.crt'")
+        stack.cluster.execute(f"ALTER SYSTEM SET ssl_key_file = '{stack.cluster.folder}/server.key'")
+        hba = stack.cluster.data / "pg_hba.conf"
+        hba.write_text("hostnossl facade +dp_analyst,dp_gateway all reject\n" + hba.read_text())
+        stack.cluster.stop("fast")
+        stack.cluster.start()
+        folder = stack.cluster.folder
+        text = stack.config.read_text()
+        listen = f'tls_cert = "{folder}/proxy.crt"\ntls_key = "{folder}/proxy.key"\ntls_required = true\n'
+        text = text.replace("[listen]\n", f"[listen]\n{listen}")
+        stack.config.write_text(text + f'tls = true\ntls_ca = "{folder}/server.crt"\n')
+        stack.start()
+        yield stack
+
+
+def certificate(stack: Stack, name: str) -> None:
+    folder = stack.cluster.folder
+    stack.cluster.run(
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+        "-addext", "subjectAltName=IP:127.0.0.1",
+        "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt",
+    )  # fmt: skip
+
+
+def test_tls_from_client_to_facade(encrypted: Stack) -> None:
+    """pg_hba rejects whoever comes to the facade in clear."""
+    trusted = f"{encrypted.cluster.folder}/proxy.crt"
+    for how in ({"sslmode": "require"}, {"sslmode": "verify-full", "sslrootcert": trusted}):
+        with encrypted.connect(**how) as alice:
+            assert alice.pgconn.ssl_in_use
+            assert abs(count(alice, 30) - 780) < 250
+    with pytest.raises(psycopg.OperationalError, match="over TLS only"):
+        encrypted.connect(sslmode="disable")
+
+
+def test_a_cancel_reaches_a_facade_behind_tls(encrypted: Stack) -> None:
+    with encrypted.connect(sslmode="require") as alice:
+        threading.Timer(0.3, alice.cancel).start()
+        started = time.monotonic()
+        assert raised(lambda: alice.execute("SELECT pg_sleep(20)")) == "57014"
+        assert time.monotonic() - started < 10
+
+
+def test_a_facade_with_another_certificate_is_not_believed(encrypted: Stack) -> None:
+    """Neither by a session, nor by what follows the policy as the gateway."""
+    config = load(str(encrypted.config), {})
+    asyncio.run(_look(config))
+    other = replace(config, facade=replace(config.facade, tls_ca=config.listen.tls_cert))
+    with pytest.raises(LoginRefused):
+        asyncio.run(connect_facade(other.facade))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(_look(other))
+
+
+async def _look(config: Config) -> None:
+    async with gateway(config, facade=True) as connection:
+        assert await connection.fetchval("SELECT 1") == 1
