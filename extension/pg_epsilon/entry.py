@@ -120,8 +120,9 @@ def _as_paid(paid: dict[str, Any]) -> Plan:
 
 
 def plan(request: str | None) -> str:
-    """Dry run: what a request would do and cost, from public facts (composition.md §9). See dp.dp_plan."""
-    try:
+    """Dry run: what a request would do and cost, from public facts (composition.md §9). See dp._plan."""
+
+    def foresee() -> dict[str, Any]:
         who = rows("SELECT dp._who()::text AS who")[0]["who"]
         plan_ = _compile(json.loads(request or "null"))
         policy = plan_.request.policy
@@ -134,15 +135,9 @@ def plan(request: str | None) -> str:
             _check_not_frozen(policy)
         price = plan_.charge_text() if path == "direct" else {}
         info["charge"] = {"worst": price, "best": price}
-        return json.dumps({**info, "request": plan_.request.canonical()})
-    except DPError as error:
-        _raise(error)
-    except plpy.SPIError as error:
-        if error.sqlstate == "57014":
-            raise
-        _raise(_unfinished(error))
-    except Exception as error:
-        _raise(_unfinished(error))
+        return {"plan": {**info, "request": plan_.request.canonical()}}
+
+    return json.dumps(_attempt(foresee))
 
 
 def renyi_orders(epsilon: Decimal, delta_rdp: Decimal, orders: Sequence[Decimal] | None) -> list[Decimal]:
@@ -191,22 +186,27 @@ def budget(dataset: str, who: str | None) -> dict[str, Any]:
 
 
 def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
+    """What the channel answers; the id shows that it answers this request."""
+    return json.dumps({"request_id": request_id, **_attempt(step)})
+
+
+def _attempt(step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Run one step in a subtransaction; a refusal undoes it and is the reply, anything else is one constant error."""
     try:
         with plpy.subtransaction():
-            body = step()
+            return step()
     except _ShapeClosed as closing:
         catalog.close(closing.shape)
-        body = {"refusal": _refusal(_closed())}
-    except DPError as error:
-        body = {"refusal": _refusal(error)}
-    except plpy.SPIError as error:
-        if error.sqlstate == "57014":
+        error = _closed()
+    except DPError as refused:
+        error = refused
+    except plpy.SPIError as failed:
+        if failed.sqlstate == "57014":
             raise
-        body = {"refusal": _refusal(_locked()) if error.sqlstate == "55P03" else _refusal(_unfinished(error))}
-    except Exception as error:
-        body = {"refusal": _refusal(_unfinished(error))}
-    return json.dumps({"request_id": request_id, **body})
+        error = _locked() if failed.sqlstate == "55P03" else _unfinished(failed)
+    except Exception as failed:
+        error = _unfinished(failed)
+    return {"refusal": _refusal(error)}
 
 
 def _refusal(error: DPError) -> dict[str, str | None]:
