@@ -22,7 +22,7 @@ INSERT INTO visit_week SELECT * FROM visit;
 CREATE TABLE visit_ward (LIKE visit INCLUDING ALL);
 INSERT INTO visit_ward SELECT * FROM visit;
 CREATE TABLE lone (LIKE visit INCLUDING ALL);
-INSERT INTO lone SELECT * FROM visit WHERE id = 7;
+INSERT INTO lone SELECT * FROM visit WHERE id = 6;
 CREATE TABLE void (LIKE visit INCLUDING ALL);
 CREATE TABLE shut (LIKE visit INCLUDING ALL);
 INSERT INTO shut SELECT * FROM visit WHERE id < 5;
@@ -42,8 +42,15 @@ INSERT INTO sample SELECT i, i % 40 - 5, timestamptz '2024-01-01 00:30+00' + i *
 INSERT INTO sample VALUES (41, -2147483648, 'infinity', 'a', 'NaN'), (42, NULL, NULL, NULL, NULL), (43, 2147483647, '-infinity', 'zz', 'Infinity');
 CREATE TABLE sample_hour (LIKE sample INCLUDING ALL);
 INSERT INTO sample_hour SELECT * FROM sample;
+CREATE TABLE slot (at timestamp, day date, half smallint);
+INSERT INTO slot SELECT timestamp '2023-12-31 20:15' + i * interval '29 minutes', date '2023-12-25' + i, i - 20 FROM generate_series(1, 30) i;
+INSERT INTO slot VALUES ('infinity', '-infinity', 32767), ('4713-01-01 BC', '5874897-12-31', -32768), (NULL, NULL, NULL);
+CREATE TABLE slot_half (LIKE slot);
+INSERT INTO slot_half SELECT * FROM slot;
 CALL dp.create_dataset('lab', unit => 'row', epsilon => 8, delta => 1e-6, accountant => 'renyi');
 CALL dp.protect('sample', 'lab', partition_by => 'batch', grid => '{"origin": 0, "width": 10}', scale => 40);
+CALL dp.protect('slot', 'lab', partition_by => 'at', grid => '{"origin": "2024-01-01 00:45:00", "width": "90 minutes"}');
+CALL dp.protect('slot_half', 'lab', partition_by => 'half', grid => '{"origin": 3, "width": 7}');
 CALL dp.protect('sample_hour', 'lab', partition_by => 'taken', grid => '{"origin": "2024-01-01 00:00+00", "width": "6 hours"}');
 
 -- user units, pure: by column, by a foreign key, without a cap; heavy users, keys that lead nowhere, NULL keys
@@ -108,6 +115,9 @@ BEGIN
     CALL dp.describe_column(r::regclass, 'value');
   END LOOP;
 END $$;
+CALL dp.describe_column('slot', 'at');
+CALL dp.describe_column('slot', 'day');
+CALL dp.describe_column('slot_half', 'half', bounds => '{-20,20}', resolution => '10');
 CALL dp.describe_column('customer', 'segment', domain => '{home,office}');
 CALL dp.describe_column('customer', 'vip');
 CALL dp.describe_column('purchase', 'status', domain => '{open,paid,sent}');

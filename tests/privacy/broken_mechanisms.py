@@ -193,6 +193,21 @@ def notice_with_a_count(replace: Replace) -> None:
     replace(engine, "_think", think)
 
 
+def plan_with_a_count(replace: Replace) -> None:
+    """dp_plan forecasts from the rows."""
+    engine = _engine()
+    sound = engine.describe
+
+    def forecast(plan: Any, **facts: Any) -> dict[str, Any]:
+        info: dict[str, Any] = sound(plan, **facts)
+        if plan.statement is not None:
+            with engine.plpy.subtransaction():
+                info["margin"] = str(sum(row["a1"] for row in engine.read(plan.statement)))
+        return info
+
+    replace(engine, "describe", forecast)
+
+
 def log_with_a_count(replace: Replace) -> None:
     """A log line says how many rows were read."""
     engine = _engine()
@@ -337,6 +352,7 @@ CONTROLS: dict[str, Control] = {
         ("clinic", "answers", refusal_by_the_data),
         ("clinic", "answers", failure_by_the_data),
         ("clinic", "answers", notice_with_a_count),
+        ("shop", "plans", plan_with_a_count),
         ("clinic", "notices", log_with_a_count),
         ("clinic", "records", record_with_a_count),
         ("shop", "accounts", price_by_the_data),

@@ -30,6 +30,7 @@ POOL: dict[str, list[str | None]] = {
     "double precision": ["1.5", "NaN", "Infinity", "-Infinity", "1e308", "-0", "4.9e-324"],
     "text": ["", "☃ 'q\" \\", "Zäh", "zz"],
     "date": ["2024-01-15", "infinity", "-infinity", "4713-01-01 BC", "5874897-12-31"],
+    "timestamp without time zone": ["2024-01-01 02:14:59.999999", "infinity", "-infinity", "294276-12-31 23:59:59"],
     "timestamp with time zone": ["2024-01-02 05:59:59.999999+00", "infinity", "-infinity", "294276-12-31 23:59:59+00"],
 }
 
@@ -159,10 +160,12 @@ def leaf_sql(relation: Relation) -> str:
         return f"CASE WHEN {column}::text IN ({texts}) THEN '=' || {column}::text ELSE 'rest' END"
     type_name = next(c.type_name for c in relation.columns if c.name == relation.partition_by)
     origin, width = grid["origin"], grid["width"]
-    if type_name == "integer":
+    if type_name in ("smallint", "integer"):
         low = f"{origin} + floor(({column}::numeric - {origin}) / {width})::numeric * {width}"
         return f"COALESCE('[' || ({low}) || ',' || ({low} + {width}) || ')', 'rest')"
-    low = f"date_bin('{width}', {column}::timestamptz, '{origin}'::timestamptz)"
+    low = f"date_bin('{width}', {column}::timestamp, '{origin}'::timestamp)"
+    if type_name == "timestamp with time zone":
+        low = f"date_bin('{width}', {column}, '{origin}')"
     text = f"({low})::{type_name}::text", f"({low} + '{width}')::{type_name}::text"
     return (
         f"CASE WHEN isfinite({column}) AND {column} BETWEEN '0001-01-01' AND '9999-01-01' THEN "
@@ -241,6 +244,11 @@ def _nobody_removed(found: Sequence[Relation]) -> Neighbour:
     return Neighbour(f"-{found[0].dataset}:nobody", statements, frozenset())
 
 
+def emptied(conn: Connection, dataset: str) -> Neighbour:
+    """Not a neighbour: the dataset without any row, to start from."""
+    return Neighbour("no row", tuple(f"DELETE FROM {r.name}" for r in reversed(relations(conn, dataset))), frozenset())
+
+
 def additions(conn: Connection, dataset: str) -> list[Neighbour]:
     """New units: hostile rows one by one, copies of rows that are there, users with too many rows."""
     found = relations(conn, dataset)
@@ -255,13 +263,11 @@ def _rows_added(conn: Connection, relation: Relation) -> list[Neighbour]:
         row = {c.name: c.values[i % len(c.values)] for c in relation.columns if c.values}
         neighbours.append(_row_added(conn, relation, f"+{relation.name}#{i}", row))
     others = ", ".join(f'"{c.name}"' for c in relation.columns if c.name != relation.primary_key)
-    copied = f"SELECT {others} FROM {relation.name} ORDER BY ctid DESC LIMIT 1"
-    existing = conn.execute(f"SELECT to_jsonb(s)::text FROM ({copied}) s").fetchone()
-    if existing is None:
+    if conn.execute(f"SELECT FROM {relation.name}").fetchone() is None:
         return neighbours
-    statement = (
-        f'INSERT INTO {relation.name} ("{relation.primary_key}", {others}) SELECT 1000001, {others} FROM ({copied}) s'
-    )
+    into, new = (f'"{relation.primary_key}", {others}', "1000001, ") if relation.primary_key else (others, "")
+    source = f"{relation.name} ORDER BY ctid DESC LIMIT 1"
+    statement = f"INSERT INTO {relation.name} ({into}) SELECT {new}{others} FROM {source}"
     accounts = _row_accounts(relation, _leaf_of(conn, relation, f"ctid = (SELECT max(ctid) FROM {relation.name})"))
     return [*neighbours, Neighbour(f"+{relation.name} copy", (statement,), accounts)]
 

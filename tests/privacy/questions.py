@@ -1,7 +1,7 @@
 """What the audited sessions ask: per dataset, who asks, the path or SQLSTATE it ends with, and the call, in order.
 
-Every call is as an analyst writes it. A repeated line is a cache hit; `bob` has an allotment that runs out; the last
-lines of a session run the dataset itself out of budget.
+Every call is as an analyst writes it; `set` changes his settings. A repeated line is a cache hit; `bob` has an
+allotment that runs out; the last lines of a session run the dataset itself out of budget.
 """
 
 from __future__ import annotations
@@ -88,6 +88,21 @@ LAB = [
     (A, "direct", "dp_count('audit.sample_hour', $$taken = '2024-01-01 02:17+01'$$, epsilon => 0.4)"),
     (A, "direct", "dp_count('audit.sample_hour', $$taken = 'infinity'$$, epsilon => 0.4)"),
     (A, "direct", "dp_group_by('audit.sample_hour', '{lab}', epsilon => 0.4)"),
+    (A, "direct", "dp_count('audit.slot', $$at >= '2024-01-01' AND at < '2024-01-01 03:45'$$, epsilon => 0.2)"),
+    (
+        A,
+        "direct",
+        "dp_count('audit.slot', $$at = '2024-01-01 00:44:59.999999' OR at = '2024-01-01 00:35'$$, rho => 0.02)",
+    ),
+    (A, "direct", "dp_count('audit.slot', $$at > '2024-01-01 00:00' AND at <= '2024-01-01 00:45'$$, rho => 0.02)"),
+    (A, "direct", "dp_group_by('audit.slot_half', '{half}', '{count(*)}', 'half BETWEEN -11 AND 2', rho => 0.02)"),
+    (A, "direct", "dp_count('audit.slot_half', 'half IN (32767, -32768, 3)', epsilon => 0.1)"),
+    (A, "set", "TimeZone = 'Asia/Tokyo'"),
+    (A, "set", "DateStyle = 'SQL, DMY'"),
+    (A, "direct", "dp_count('audit.sample_hour', $$taken BETWEEN '01/01/2024 15:00' AND '02/01/2024'$$, rho => 0.02)"),
+    (A, "direct", "dp_count('audit.sample_hour', $$date_trunc('day', taken) = '02/01/2024'$$, rho => 0.02)"),
+    (A, "direct", "dp_count('audit.sample_hour', $$taken >= '02/01/2024' AND taken < '03/01/2024'$$, epsilon => 0.2)"),
+    (A, "set", "TimeZone = 'UTC'"),
     (B, "direct", "dp_count('audit.sample', epsilon => 0.9)"),
     (B, "DP001", "dp_count('audit.sample', 'value > 3', epsilon => 0.9)"),
     (A, "direct", "dp_count('audit.sample', 'value > 4', rho => 0.2)"),

@@ -5,6 +5,7 @@
     draws       another number of draws, or other kinds, labels, cells, declared sensitivities, scales
     statements  other SQL, or the same SQL with other arguments
     answers     another answer or refusal, although every noisy value was the same
+    plans       another plan from dp_plan, or another of its errors
     notices     another NOTICE or log line
     records     other rows in any table of schema dp
     accounts    other accounts, or other amounts in them
@@ -55,6 +56,7 @@ class Step:
     """One request of a session: what was said, drawn, issued, and paid by whom."""
 
     question: Question
+    forecast: str
     reply: str
     draws: list[dict[str, Any]]
     statements: list[list[str]]
@@ -74,9 +76,15 @@ class Session:
 
 
 def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Question, str]]:
-    """Each call as the request that the public function makes of it, once: the analyst's clock is in it."""
+    """Each call as the request that the public function makes of it, once: the analyst's clock is in it.
+
+    A question whose outcome is `set` changes his settings for those that follow.
+    """
     made = []
     for question in questions:
+        if question[1] == "set":
+            conn.execute(f"SET LOCAL {question[2]}")
+            continue
         call = re.sub(r"^dp_(count|group_by)\(", r"dp.dp_\1_request(", question[2])
         row = conn.execute("SELECT " + call).fetchone()
         assert row is not None
@@ -110,6 +118,7 @@ def run(
         clock: set[str] = set()
         for number, (question, request) in enumerate(asked):
             notices.clear()
+            forecast = plan(conn, question[0], request)
             reply = ask(conn, str(uuid.uuid5(uuid.NAMESPACE_URL, str(number))), question[0], request)
             found = tap(conn, "collect")
             clock |= set(found["clock"])
@@ -117,6 +126,7 @@ def run(
             session.steps.append(
                 Step(
                     question,
+                    forecast,
                     timeless(json.dumps(reply, sort_keys=True), clock),
                     found["draws"],
                     [[timeless(str(part), clock) for part in statement] for statement in found["statements"]],
@@ -135,6 +145,18 @@ def run(
             conn.rollback()
             tap(conn, "end")
             conn.rollback()
+
+
+def plan(conn: Connection, who: str, request: str) -> str:
+    """What dp_plan tells this analyst beforehand; its errors are raised, so it runs in a savepoint."""
+    try:
+        with conn.transaction():
+            conn.execute(f"SET LOCAL SESSION AUTHORIZATION {who}")
+            row = conn.execute("SELECT dp.dp_plan(%s::jsonb)", (request,)).fetchone()
+            conn.execute("SET LOCAL SESSION AUTHORIZATION DEFAULT")
+    except psycopg.Error as error:
+        return str([error.sqlstate, error.diag.message_primary, error.diag.message_detail, error.diag.message_hint])
+    return json.dumps(row)
 
 
 def ask(conn: Connection, request_id: str, who: str, request: str) -> dict[str, Any]:
@@ -213,6 +235,7 @@ def _views(one: Step, two: Step) -> Iterator[tuple[str, Any, Any]]:
     yield "draws", [_public(draw) for draw in one.draws], [_public(draw) for draw in two.draws]
     yield "statements", one.statements, two.statements
     yield "answers", one.reply, two.reply
+    yield "plans", one.forecast, two.forecast
     yield "notices", one.said, two.said
     yield "accounts", one.paid, two.paid
 

@@ -7,6 +7,7 @@ violation is a fact, and the false-alarm probability is 0 whatever the noise.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import pytest
 from fix_cluster import Cluster
 from fix_privacy import audit_cluster, tapped
 from privacy.broken_mechanisms import CONTROLS
-from privacy.neighbours import Neighbour, additions, removals
+from privacy.neighbours import Neighbour, additions, emptied, removals
 from privacy.questions import SESSIONS
 from privacy.replay import Session, compare, requests, run, tightness
 
@@ -110,6 +111,17 @@ def test_a_unit_changes_exact_values_only(audit: Audit, dataset: str, how: str) 
 def test_every_removed_unit(audit: Audit, dataset: str) -> None:
     """As test_a_unit_changes_exact_values_only, for every unit of the database."""
     assert audit.sound(dataset, "removed, all") == []
+
+
+@pytest.mark.parametrize("dataset", SESSIONS)
+def test_an_empty_database_gains_its_first_unit(audit: Audit, dataset: str) -> None:
+    """The same where nothing was: empty tables, then one unit (every third of the kinds of test_a_unit...)."""
+    audit.record(dataset)
+    nothing = emptied(audit.conn, dataset)
+    record = run(audit.conn, dataset, audit.asked[dataset], neighbour=nothing)
+    for n in audit.neighbours(dataset, "added")[::3]:
+        first = dataclasses.replace(n, name=f"first {n.name}", statements=nothing.statements + n.statements)
+        assert "copy" in n.name or audit.violations(dataset, record, first) == []
 
 
 @pytest.mark.parametrize("dataset", SESSIONS)
