@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Sequence
@@ -108,13 +109,16 @@ class UpstreamPool:
         return rows
 
     async def _rolled_back(self, connection: Any, in_transaction: bool) -> None:
-        """A connection that cannot roll back is dropped."""
+        """A connection that cannot roll back is dropped; so is one whose caller is cancelled meanwhile."""
         try:
             if in_transaction:
                 await connection.execute("ROLLBACK")
             await self._pool.release(connection)
+        except asyncio.CancelledError:
+            self._retire(connection)
+            raise
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            connection.terminate()
+            self._retire(connection)
 
     def _retire(self, connection: Any) -> None:
         """A backend inside PL/Python may not notice a cancel for seconds: nobody waits for it, nobody gets it next."""
@@ -123,10 +127,9 @@ class UpstreamPool:
         task.add_done_callback(self._retiring.discard)
 
     async def _close(self, connection: Any) -> None:
-        try:
+        # A close that fails has cut the connection by itself, and one that the server ended is in nobody's place.
+        with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             await connection.close(timeout=CLOSE_SECONDS)
-        except Exception:
-            connection.terminate()
         await self._pool.release(connection)
 
 

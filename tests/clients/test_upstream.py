@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -28,6 +31,7 @@ CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ 
   IF request ? 'raise' THEN
     RAISE EXCEPTION 'told' USING ERRCODE = request->>'raise', HINT = 'do', DETAIL = 'private'; END IF;
   RETURN jsonb_build_object('who', current_setting('dp.analyst'), 'pid', pg_backend_pid()); END $$;
+CREATE FUNCTION dp.dp_plan(request jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT dp.dp_query(request) $$;
 """
 
 
@@ -88,6 +92,80 @@ async def test_timeout_and_cancel_retire_the_connection(pool: UpstreamPool) -> N
         None, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%dp_query%' AND state = 'active'"
     )
     assert busy[0][0] <= 1, "nothing sleeps on"
+
+
+SETTINGS = "SELECT pg_backend_pid(), coalesce(current_setting('dp.analyst', true), '')"
+STATES = "SELECT array_agg(DISTINCT state) FROM pg_stat_activity WHERE usename = 'dp_gateway'"
+
+
+async def test_nothing_of_a_call_stays_on_its_connection(private: Config, bare_facade: BareFacade) -> None:
+    """Whatever a call was, and however it ended: no analyst's name, no open transaction, and the same backend."""
+    pool = UpstreamPool(replace(private, private=replace(private.private, pool_size=1)))
+    await pool.open()
+    alice = pool.as_analyst("alice")
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: alice.query({}),
+        lambda: alice.plan({}),
+        lambda: alice.rows("SELECT current_setting('dp.analyst')"),
+        lambda: alice.query({"raise": "DP001"}),
+        lambda: alice.query({"raise": "22012"}),
+        lambda: alice.rows("SELECT 1 / 0"),
+        lambda: alice.rows("SELECT nosuch"),
+        lambda: pool.call(None, "SELECT 1 / 0"),
+    ]
+    pids = set()
+    for call in calls:
+        with contextlib.suppress(Refusal):
+            await call()
+        with bare_facade.superuser() as connection:
+            assert connection.execute(STATES).fetchone() == (["idle"],)
+        ((pid, analyst),) = await pool.call(None, SETTINGS)
+        assert analyst == ""
+        pids.add(pid)
+    assert len(pids) == 1
+    await pool.close()
+
+
+@pytest.mark.parametrize("how", ["query", "rows"])
+async def test_a_cancelled_calls_connection_is_never_used_again(private: Config, how: str) -> None:
+    pool = UpstreamPool(replace(private, private=replace(private.private, pool_size=1)))
+    await pool.open()
+    alice = pool.as_analyst("alice")
+    before = (await pool.call(None, SETTINGS))[0][0]
+    call = alice.query({"sleep": 20}) if how == "query" else alice.rows("SELECT pg_sleep(20)")
+    task = asyncio.ensure_future(call)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    ((pid, analyst),) = await pool.call(None, SETTINGS)
+    assert pid != before and analyst == ""
+    await pool.close()
+
+
+async def test_dead_connections_are_replaced(private: Config, bare_facade: BareFacade) -> None:
+    """A dead connection is one failed call at most, and does not keep its place in the pool."""
+    pool = UpstreamPool(private)
+    await pool.open()
+    alice = pool.as_analyst("alice")
+    for call in (lambda: alice.query({}), lambda: alice.rows("SELECT 1")):
+        for _ in range(3):
+            await asyncio.gather(*(pool.call(None, "SELECT pg_sleep(0.05)") for _ in range(2)))
+            with bare_facade.superuser() as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_gateway'"
+                )
+            ended = [await _code(call()) for _ in range(6)]
+            assert set(ended) <= {None, "DP006"} and ended[-1] is None
+    await pool.close()
+
+
+async def _code(call: Awaitable[Any]) -> str | None:
+    try:
+        await call
+        return None
+    except Refusal as refusal:
+        return refusal.sqlstate
 
 
 async def test_no_free_connection_is_an_error_in_time(pool: UpstreamPool) -> None:
