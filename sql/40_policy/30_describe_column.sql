@@ -5,7 +5,10 @@ SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 
 DECLARE
   canonical text;
 BEGIN
-  EXECUTE format(CASE WHEN type = 'numeric'::regtype THEN 'SELECT trim_scale(%L::%s)::text' ELSE 'SELECT %L::%s::text' END, value, format_type(type, NULL)) INTO canonical;
+  -- not ::text: the owner of an enum can say what function that cast is
+  EXECUTE format(CASE WHEN type = 'numeric'::regtype THEN 'SELECT trim_scale(%L::%s)::text'
+                      WHEN (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'e' THEN 'SELECT textin(enum_out(%L::%s))' ELSE 'SELECT %L::%s::text' END,
+                 value, format_type(type, NULL)) INTO canonical;
   RETURN canonical;
 EXCEPTION WHEN data_exception OR invalid_text_representation THEN
   RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s %L is not a value of type %s', what, value, format_type(type, NULL)), HINT = 'Write it as PostgreSQL would accept it for that column.';
@@ -57,6 +60,10 @@ BEGIN
   type := (dp._base_type(a.atttypid, a.atttypmod)).base;
   IF num_nonnulls(bounds, domain, edges) > 1 OR (resolution IS NOT NULL AND bounds IS NULL) OR nullable IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'give bounds (with or without a resolution), or a domain, or edges', HINT = 'CALL dp.describe_column(''t'', ''age'', bounds => ''{0,120}'', resolution => ''1'')';
+  END IF;
+  IF kind <> 'opaque' AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid = type AND (t.typtype = 'e' OR (t.typtype = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace))) THEN
+    -- reading a value of a composite type, or of an array of a domain, runs its owner's CHECK functions as dp_owner
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('columns of type %s have no bounds, domain or edges', format_type(type, NULL)), HINT = 'Only built-in types, enums and domains over them do. Declare nothing but the column.';
   END IF;
   IF bounds IS NOT NULL THEN
     IF cardinality(bounds) <> 2 OR array_position(bounds, NULL) IS NOT NULL THEN

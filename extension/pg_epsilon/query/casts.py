@@ -9,7 +9,7 @@ from typing import Any
 from pg_epsilon.query.arithmetic import numeric_sql
 from pg_epsilon.query.compare import fits_float
 from pg_epsilon.query.context import Context
-from pg_epsilon.query.literals import coerce, fold_term, identifier, untyped
+from pg_epsilon.query.literals import coerce, enum_text, fold_term, identifier, untyped
 from pg_epsilon.query.parse import ast
 from pg_epsilon.query.temporal import to_date, to_timestamp, to_timestamptz
 from pg_epsilon.query.types import (
@@ -213,7 +213,8 @@ def _to_text(ctx: Context, node: Any, term: Term, type_: Type) -> Term | None:
     if term.kind is Kind.TEXT and term.type.name == TEXT.name:
         return term
     result = replace(TEXT, collation=term.type.collation, deterministic=term.type.deterministic)
-    return Term(f"{term.sql}::{TEXT.name}", result, term.columns)
+    text = enum_text(term.sql) if term.kind is Kind.ENUM else f"{term.sql}::{TEXT.name}"
+    return Term(text, result, term.columns)
 
 
 def _bool_to_integer(ctx: Context, node: Any, term: Term, type_: Type) -> Term | None:

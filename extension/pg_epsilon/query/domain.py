@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.query.literals import identifier, quote
+from pg_epsilon.query.literals import enum_text, identifier, quote
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.types import Kind, type_of
 
@@ -93,6 +93,8 @@ def _text_sql(column: Column, x: str) -> str:
         return f"pg_catalog.trim_scale({x})::pg_catalog.text"
     if kind is Kind.BOOL:
         return f"(CASE WHEN {x} THEN 't'::pg_catalog.text WHEN NOT {x} THEN 'f'::pg_catalog.text END)"
+    if kind is Kind.ENUM:
+        return enum_text(x)
     return f"{x}::pg_catalog.text"
 
 

@@ -140,6 +140,12 @@ def fold_term(ctx: Context, node: Any, term: Term) -> Term:
     return literal(term.type, from_text(ctx, node, value, term.kind))
 
 
+def enum_text(sql: str) -> str:
+    """Return SQL for an enum's label. Not a cast: the owner of a type can say what function that is, and it would run
+    as the engine, next to rows."""
+    return f"pg_catalog.textin(pg_catalog.enum_out({sql}))"
+
+
 def as_text(sql: str, kind: Kind) -> str:
     """Return SQL for the canonical text of a constant, the same under any session settings with ISO dates."""
     if kind is Kind.TIMESTAMPTZ:

@@ -119,10 +119,13 @@ def _unit(policy: Policy) -> str:
 
 
 def _row_order(policy: Policy) -> str:
-    """A total order of a unit's rows that depends on nothing but the rows: the primary key, else the whole row."""
+    """A total order of a unit's rows that depends on nothing but the rows: the primary key, else the whole row.
+
+    Not a cast to text: the table's owner could say what function that is.
+    """
     if policy.primary_key:
         return f"ROW({', '.join(f'r.{_ident(name)}' for name in policy.primary_key)})"
-    return "(r.*)::text"
+    return "pg_catalog.textin(pg_catalog.record_out(r.*))"
 
 
 def _where(request: Request, *extra: str) -> str:
