@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
@@ -148,3 +149,101 @@ def test_2_3_the_cap_orders_all_columns_where_the_primary_key_is_not_unique(clus
         assert one(conn, "SELECT dp._policy_of('public', 'visits')")["primary_key"] is None
         boss.execute("CREATE TEMPORARY TABLE notes (id serial PRIMARY KEY)")
         assert one(conn, "SELECT version FROM dp.policy_state") == version + 1
+
+
+CASTS = """
+CREATE TYPE mood AS ENUM ('sad', 'glad');
+CREATE TABLE moods (id int, who int, c mood, d mood);
+INSERT INTO moods VALUES (1, 1, 'sad', 'sad'), (2, 1, 'sad', NULL);
+CREATE FUNCTION boom(mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE 'ran as %', current_user; END $$;
+CREATE FUNCTION boom(moods) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE 'ran as %', current_user; END $$;
+CREATE CAST (mood AS text) WITH FUNCTION boom(mood);
+CREATE CAST (moods AS text) WITH FUNCTION boom(moods);
+CALL dp.create_dataset('moods', unit => 'user', epsilon => 1);
+CALL dp.protect('moods', 'moods', unit_column => 'who', max_rows_per_unit => 1);
+CALL dp.describe_column('moods', 'c', domain => '{sad,glad}');
+CALL dp.describe_column('moods', 'd', edges => '{sad,glad}');
+CALL dp.publish('moods'); CALL dp.allot('alice', 'moods', epsilon => 1);
+"""
+
+
+def test_14_6_casts_of_a_tables_owner_do_not_run_as_the_engine(cluster: Cluster) -> None:
+    """Casts are found whatever the search_path is: one that the owner of a type or table made would be dp_owner's."""
+    cluster.psql(CASTS, user="boss")
+    with cluster.connect("alice") as alice:
+        groups = alice.execute("SELECT * FROM dp.dp_group_by('moods', '{c,d}', epsilon => 0.1)").fetchall()
+        assert len(groups) == 9
+        count(alice, table="moods", predicate="upper(c::text) LIKE 'S%' AND d = 'sad'")
+        count(alice, table="moods", predicate="c::text = 'sad'")
+
+
+def test_14_6_declared_values_are_read_without_code_of_the_types_owner(cluster: Cluster) -> None:
+    cluster.psql(
+        "CREATE FUNCTION boom(int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'ran as %', current_user; END $$;"
+        "CREATE DOMAIN checked AS int CHECK (boom(VALUE)); CREATE TYPE pair AS (a checked, b int);"
+        "CREATE TABLE pairs (id int, one pair, more checked[]);"
+        "CALL dp.create_dataset('pairs', epsilon => 1); CALL dp.protect('pairs', 'pairs');"
+        "CALL dp.describe_column('pairs', 'one'); CALL dp.describe_column('pairs', 'more')",
+        user="boss",
+    )
+    with cluster.connect("boss") as boss:
+        for column, value in (("one", '{"(1,2)"}'), ("more", '{"{1}"}')):
+            with refused("DP005", "have no bounds, domain or edges"):
+                boss.execute("CALL dp.describe_column('pairs', %s, domain => %s)", [column, value])
+
+
+def test_3_2_equal_values_of_several_texts_have_no_leaf_of_their_own(cluster: Cluster) -> None:
+    """A row with 0 is also read by x = '-0': at the cost of the relation, not of another leaf."""
+    make(cluster, "zeros", ", x float8", """, partition_by => 'x', grid => '{"list": ["0", "1"]}'""")
+    cluster.psql("CALL dp.describe_column('zeros', 'x')", user="boss")
+    with cluster.connect("alice") as alice:
+        count(alice, table="zeros", predicate="x = 0", epsilon=0.25)
+        count(alice, table="zeros", predicate="x = '-0'", epsilon=0.25)
+    assert account(cluster, "zeros") == {"relation/public.zeros": 0.5}
+
+
+def test_5_1_a_partition_that_no_row_can_have_closes_nothing(cluster: Cluster) -> None:
+    """The restriction is written into the statement: a literal beyond the column's type would fail next to rows."""
+    make(cluster, "regions", ", r smallint", """, partition_by => 'r', grid => '{"list": ["1", "2"]}'""")
+    cluster.psql("CALL dp.describe_column('regions', 'r')", user="boss")
+    with cluster.connect("alice") as alice:
+        for value in ("99999", "99999999999", "-32769", "1.5"):
+            count(alice, table="regions", predicate=f"r = {value}")
+        count(alice, table="regions", predicate="r IN (1, 32767, -32768, 40000)")
+        count(alice, table="regions", predicate="r = 32767")
+    with cluster.connect() as conn:
+        assert one(conn, "SELECT count(*) FROM dp.closed_shape") == 0
+
+
+def test_10_3_an_answer_that_may_not_fit_is_refused_before_the_charge(cluster: Cluster) -> None:
+    make(cluster, "wide", ", a int, b int", allot="0.9")
+    cluster.psql(
+        "CALL dp.describe_column('wide', 'a', bounds => '{1,999}', resolution => '1');"
+        "CALL dp.describe_column('wide', 'b', bounds => '{1,999}', resolution => '1')",
+        user="boss",
+    )
+    with cluster.connect("alice") as alice, no_charge(cluster):
+        for keys, aggregates in (("{a,b}", "{count(*),count(a)}"), ("{a,b,id}", "{count(*)}")):
+            with pytest.raises(psycopg.Error) as error:
+                alice.execute("SELECT dp.dp_group_by('wide', %s, %s, epsilon => 0.1)", [keys, aggregates])
+            assert error.value.sqlstate in ("DP005", "DP004")
+        long = "{" + ",".join(f"{i:03}" + "x" * 400 for i in range(400)) + "}"
+        cluster.psql("ALTER TABLE wide ADD s text", user="boss")
+        with cluster.connect("boss") as boss:
+            boss.execute("CALL dp.describe_column('wide', 's', domain => %s)", [long])
+        with refused("DP005", "larger than 64 MB"):
+            alice.execute("SELECT dp.dp_group_by('wide', '{s,a}', epsilon => 0.1)")
+
+
+@pytest.mark.parametrize("value", ['"true"', "1", '"false"', "0", "[]"])
+def test_14_1_a_flag_that_is_no_boolean_is_not_read_as_false(cluster: Cluster, value: str) -> None:
+    distinct = f'[{{"function": "count", "argument": "customer_id", "distinct": {value}}}]'
+    plain = '[{"function": "count", "argument": "*"}]'
+    with cluster.connect("alice") as alice, no_charge(cluster):
+        for aggregates, fresh in ((distinct, "false"), (plain, value)):
+            request = (
+                '{"version": 1, "from": {"schema": "public", "name": "orders"}, "budget": {"epsilon": "0.1"},'
+                f' "aggregates": {aggregates}, "fresh": {fresh}}}'
+            )
+            with refused("DP003"):
+                alice.execute("SELECT dp.dp_query(%s)", [request])

@@ -17,6 +17,8 @@ MAX_LEAVES = 10_000
 REST = "rest"
 _HINT = """grid => '{"origin": "2024-01-01", "width": "7 days"}', or '{"list": ["north", "south"]}'"""
 _LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+# 0 and -0, '1 day' and '24:00:00': a row equal to two texts would be read at the cost of two leaves, and be in one.
+_SEVERAL_TEXTS = frozenset({"real", "double precision", "interval"})
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _EPOCH = datetime(1970, 1, 1)
 
@@ -118,8 +120,11 @@ def touched_partitions(policy: Policy, where: str | None, scope: Scope, fold: Fo
 
 
 def _listed(values: list[str], points: tuple[str, ...] | None, name: str, type_name: str) -> Partitions | None:
-    if points is None:
+    if points is None or type_name in _SEVERAL_TEXTS:
         return None
+    limit = _LIMITS.get(type_name)
+    if limit is not None and not all(-limit <= int(p) < limit for p in points):
+        return None  # the statement could not be written
     leaves = frozenset(f"={p}" if p in values else REST for p in points)
     return Partitions(leaves, f"{name} IN ({', '.join(_literal(p, type_name) for p in sorted(points))})")
 

@@ -21,6 +21,7 @@ MEMBERS = frozenset(
     ["version", "call", "from", "where", "keys", "aggregates", "budget", "mechanism", "fresh", "settings"]
 )
 MAX_AGGREGATES = 64
+MAX_ANSWER = 64 * 1024 * 1024
 MECHANISMS = ("auto", "laplace", "gaussian")
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
 
@@ -78,6 +79,12 @@ class Request:
         for key in self.keys:
             cells *= len(key.domain)
         return cells
+
+    @property
+    def answer_size(self) -> int:
+        """Bytes that the answer's cells take at most: by public facts, so that no noisy value decides if it fits."""
+        keys = sum(self.cells // len(k.domain) * sum(len((v or "").encode()) + 8 for v in k.domain) for k in self.keys)
+        return keys + self.cells * len(self.aggregates) * 32
 
     def canonical(self) -> dict[str, Any]:
         """What is asked, with every constant and setting resolved: equal questions have equal canonical forms."""
@@ -152,8 +159,14 @@ def compile_request(
         partitions=touched_partitions(policy, where, scope, fold),
         data_version=policy.data_version_at(clock),
     )
-    if request.cells > MAX_KEYS:
-        raise DPError(OUT_OF_RANGE, f"more than {MAX_KEYS} groups", "Group by fewer keys, or declare coarser domains.")
+    if request.cells * max(1, len(aggregates)) > MAX_KEYS:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"more than {MAX_KEYS} groups and aggregates in one answer",
+            "Group by fewer keys, ask for fewer aggregates, or declare coarser domains.",
+        )
+    if request.answer_size > MAX_ANSWER:
+        raise DPError(OUT_OF_RANGE, "the answer could be larger than 64 MB", "Group by fewer keys, or ask in parts.")
     return request
 
 
