@@ -61,6 +61,7 @@ CREATE TABLE click (customer_id int, page text, at timestamptz);
 INSERT INTO customer SELECT i, (ARRAY['home','office',NULL])[1 + i % 3], i % 2 = 0 FROM generate_series(1, 12) i;
 INSERT INTO purchase SELECT i, CASE WHEN i <= 14 THEN 1 WHEN i <= 20 THEN 2 WHEN i <= 25 THEN NULL WHEN i <= 27 THEN 777 ELSE i % 10 END, date '2024-01-01' + i,
   (ARRAY['open','paid','sent','lost',NULL])[1 + i % 5], (ARRAY[1.5,'NaN','Infinity',-1e308,NULL]::float8[])[1 + i % 5] FROM generate_series(1, 45) i;
+INSERT INTO purchase VALUES (46, 888, '2024-01-05', 'open', 1), (47, 888, '2024-01-05', 'paid', 2), (48, 888, '2024-01-06', 'sent', 3), (49, 888, '2024-02-15', 'open', 4), (50, 888, '2024-02-15', 'paid', 5);
 INSERT INTO item SELECT 1 + i % 45, (ARRAY['s1','s2','s3','s4','s5','s6','other',NULL])[1 + i % 8], (ARRAY[1,'NaN',-1,NULL]::numeric[])[1 + i % 4], i % 7 FROM generate_series(1, 100) i;
 INSERT INTO item SELECT 1, 's1', 5, 1 FROM generate_series(1, 30);
 INSERT INTO item VALUES (NULL, 's1', 5, 1), (NULL, 's2', NULL, NULL);

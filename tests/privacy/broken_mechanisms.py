@@ -60,6 +60,19 @@ def charged_once(replace: Replace) -> None:
     replace(_planner(), "sensitivity", lambda request, aggregate: (1, 1))
 
 
+def cell_by_cell(replace: Replace) -> None:
+    """Each group's users are a draw of their own, of sensitivity 1: right draw by draw, and charged once (§13)."""
+    sound = count.core
+
+    def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
+        if how.l1 != how.l2_squared:
+            return sound(exact, how, source, label)
+        single = dataclasses.replace(how, l1=1, l2_squared=1)
+        return [sound([value], single, source, label)[0] for value in exact]
+
+    replace(count, "core", core)
+
+
 def every_row_counts(replace: Replace) -> None:
     """Rows of users are counted without their declared cap."""
     planner = _planner()
@@ -340,6 +353,8 @@ CONTROLS: dict[str, Control] = {
     for dataset, rule, breaks in [
         ("shop", "sensitivity", charged_once),
         ("web", "sensitivity", charged_once),
+        ("shop", "loss", cell_by_cell),
+        ("web", "loss", cell_by_cell),
         ("shop", "sensitivity", every_row_counts),
         ("shop", "sensitivity", cap_by_limit),
         ("shop", "loss", nobody_counts),

@@ -22,7 +22,7 @@ from fix_privacy import audit_cluster, tapped
 from privacy.broken_mechanisms import CONTROLS
 from privacy.neighbours import Neighbour, additions, emptied, removals
 from privacy.questions import SESSIONS
-from privacy.replay import Session, compare, requests, run, tightness
+from privacy.replay import Session, compare, loss_of, requests, run, tightness
 
 PER_RELATION = 12  # units removed a relation (row units) or dataset (user units); the slow test removes every one
 
@@ -145,6 +145,25 @@ def test_broken_mechanisms_are_caught(audit: Audit, name: str) -> None:
         if any(problem.startswith(f"{neighbour.name}: {rule}") for problem in found):
             return
     pytest.fail(f"nothing broke the rule {rule}")
+
+
+def test_the_sum_over_all_draws_is_what_counts(audit: Audit) -> None:
+    """A user in five groups, each a draw of its own, charged once: no draw is wrong, their sum is five charges."""
+    call = "dp_group_by('audit.purchase', '{status,placed}', '{count(distinct customer_id)}', epsilon => 0.5)"
+    asked = requests(audit.conn, [("alice", "direct", call)])
+    control = ["cell_by_cell shop loss"]
+    record = run(audit.conn, "shop", asked, controls=control)
+    found: dict[str, list[str]] = {}
+    losses = {}
+    for n in audit.neighbours("shop", "removed, all"):
+        replay = run(audit.conn, "shop", asked, neighbour=n, frozen=record.outputs, controls=control)
+        found[n.name] = compare(record, replay, n.accounts, [], Fraction(20))
+        pairs = zip(record.steps[0].draws, replay.steps[0].draws, strict=True)
+        losses[n.name] = sum((loss_of(a, b).epsilon for a, b in pairs), Fraction(0))
+    worst = max(losses, key=lambda name: losses[name])
+    assert losses[worst] == 5 * Fraction(1, 2)
+    assert "loss: the session" in found[worst]
+    assert not any(p.startswith(("draws", "sensitivity", "answers")) for problems in found.values() for p in problems)
 
 
 def test_the_tap_leaves_the_engine_as_it_was(audit: Audit) -> None:
