@@ -137,6 +137,15 @@ def test_killed_gateway_connections_are_replaced(stack: Stack) -> None:
             assert idle.fetchone() == (0,)
 
 
+def test_a_facade_backend_killed_without_a_word(stack: Stack) -> None:
+    """kill -9: its client hears so from the proxy, the others from PostgreSQL, which recovers."""
+    with stack.connect() as alice, stack.connect("bob") as bob:
+        stack.cluster.run("kill", "-9", str(pid_of(alice)))
+        assert raised(lambda: alice.execute("SELECT 1")) == "08006"
+        assert raised(lambda: bob.execute("SELECT 1")) in ("57P02", "08006", "DP006")
+    assert soon(lambda: raised(lambda: stack.connect().close()) is None)
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_ends_sessions_and_nothing_else(stack: Stack, mode: str) -> None:
     with stack.connect() as alice, stack.connect("bob") as bob:
@@ -146,7 +155,7 @@ def test_a_restart_ends_sessions_and_nothing_else(stack: Stack, mode: str) -> No
         assert raised(lambda: stack.connect().close()) in ("DP006", "08006", "57P03", "lost"), "no server, no session"
         stack.cluster.start()
         for session in (alice, bob):
-            assert raised(lambda s=session: s.execute("SELECT 1")) in ("57P01", "57P02", "DP006", "lost")
+            assert raised(lambda s=session: s.execute("SELECT 1")) in ("57P01", "57P02", "08006", "DP006")
             assert session.closed
     assert stack.process is not None and stack.process.poll() is None, "the proxy lives"
     assert soon(lambda: raised(lambda: stack.connect().close()) is None)

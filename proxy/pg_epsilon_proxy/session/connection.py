@@ -21,6 +21,7 @@ READ = 1 << 18
 SMALL = 10_000  # messages that hold a name or nothing
 DEFAULT_MAX_MESSAGE = 16 << 20
 LAST_WORDS = 2.0  # seconds given to the facade to finish what was sent before the client left
+LOST = "the facade has ended this session without a word"
 FORGETTING = (b"DEALLOCATE", b"DISCARD ALL")
 
 
@@ -38,6 +39,7 @@ class Session:
         self._client = client
         self._writer = writer
         self._link = context.link
+        self._leaving = False
         self._framer = Framer(client_limits(max_message), stream=b"d")
         self.operations = Operations(context)
         self._handlers: dict[int, Callable[[bytes], Awaitable[None]]] = {
@@ -84,6 +86,7 @@ class Session:
         except ConnectionError:
             return
         finally:
+            self._leaving = True
             self._link.writer.write(messages.TERMINATE)
 
     async def _pump_facade(self) -> None:
@@ -101,7 +104,9 @@ class Session:
                 link.progressed()
                 await self._writer.drain()
         except ConnectionError:
-            return
+            pass
+        if not (self._leaving or link.said_goodbye):
+            self._writer.write(messages.report(b"E", "FATAL", "08006", LOST, None, "Connect again."))
 
     def _forget(self, piece: Piece) -> None:
         if piece.data.startswith(FORGETTING, 5):

@@ -78,6 +78,7 @@ class FacadeLink:
         self.late: bytes | None = None
         self.last_error: bytes = b""
         self.probed = False
+        self.said_goodbye = False
         self._timer = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -188,7 +189,7 @@ class FacadeLink:
         """Account for one piece; what the client gets. operating: the session is in the middle of probes of its own."""
         kind = piece.kind
         if kind == ERROR and not len(self.pending):
-            if _is_fatal(piece.data):
+            if self._goodbye(piece.data):
                 return piece.data
             self.pending.error_out_of_turn()
             if operating:
@@ -200,9 +201,13 @@ class FacadeLink:
             self.statuses[name.decode("latin-1")] = value.decode("latin-1")
         elif kind == ord("Z"):
             self.probed = False
-        elif kind == ERROR and _is_fatal(piece.data):
+        elif kind == ERROR and self._goodbye(piece.data):
             return piece.data
         return self.pending.received(piece)
+
+    def _goodbye(self, raw: bytes) -> bool:
+        self.said_goodbye = self.said_goodbye or _is_fatal(raw)
+        return self.said_goodbye
 
     def _begin(self) -> tuple[Collector, bytes]:
         self.raise_late()
