@@ -181,6 +181,43 @@ def test_a_channel_terminated_while_it_charges_charges_once(cluster: Cluster) ->
     assert charges(cluster) - rows == 1
 
 
+def test_a_channel_terminated_while_it_reads_answers_once(cluster: Cluster) -> None:
+    """After the charge: step 2 is repeated with the same id; never a second charge (facade-and-channel.md §2.3)."""
+    before, rows = spent(cluster), charges(cluster)
+    with cluster.connect() as admin, cluster.connect() as locker, cluster.connect("alice") as alice:
+        locker.autocommit = False
+        locker.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(count, alice)
+            _wait_until(lambda: _channels(cluster, "wait_event_type = 'Lock'") == 1)
+            admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            _wait_until(lambda: _channels(cluster, "wait_event_type = 'Lock'") == 1)
+            locker.rollback()
+            asked.result()
+        assert one(admin, "SELECT count(*) FROM dp.closed_shape") == 0
+    assert spent(cluster) - before == EPSILON
+    assert charges(cluster) - rows == 1
+
+
+def test_a_failure_next_to_rows_closes_the_shape_for_everybody(cluster: Cluster) -> None:
+    """One constant error after a full charge; closed until the owner reopens it (composition.md §10.3)."""
+    before = spent(cluster)
+    with cluster.connect() as admin, cluster.connect("alice") as alice, cluster.connect("bob") as bob:
+        admin.execute("REVOKE SELECT ON people FROM dp_owner")
+        with refused("DP006", "closed after a failure"):
+            count(alice)
+        admin.execute("GRANT SELECT ON people TO dp_owner")
+        assert spent(cluster) - before == EPSILON
+        assert admin.execute("SELECT shape FROM dp.closed_shape").fetchall() == [("public.people count",)]
+        for conn, predicate in ((alice, None), (bob, "age > 50")):
+            with no_charge(cluster), refused("DP006", "closed after a failure"):
+                count(conn, predicate=predicate)
+        bob.execute("SELECT * FROM dp.dp_group_by('people', '{sex}', epsilon => 0.01, fresh => true)")
+        cluster.psql("CALL dp.reopen_shape('public.people count')", user="boss")
+        count(alice)
+    assert spent(cluster) - before == 3 * EPSILON
+
+
 def _request(conn: psycopg.Connection[Any], **more: Any) -> str:
     asked = one(conn, "SELECT dp.dp_count_request('people', epsilon => 0.01, fresh => true)")
     return json.dumps({**asked, **more})

@@ -254,6 +254,7 @@ def test_row_units_joined_later_answer_nothing(cluster: Cluster) -> None:
         "DROP EXTENSION pg_epsilon CASCADE",
         "DROP EXTENSION plpython3u CASCADE",
         "DROP SCHEMA dp CASCADE",
+        "DROP OWNED BY dp_owner CASCADE",
         "DO $$ BEGIN EXECUTE 'DROP EXT' || 'ENSION pg_eps' || 'ilon CASCADE'; END $$",
     ],
 )
