@@ -10,6 +10,7 @@ import pytest
 from psycopg import pq, sql
 from psycopg.pq.abc import PGconn, PGresult
 
+from fix_cluster import PASSWORD
 from fix_stack import FACADE, Stack
 
 Connection = psycopg.Connection[Any]
@@ -382,6 +383,32 @@ def test_a_nul_ends_no_statement_early(wire: PGconn, owner: Connection) -> None:
     assert state_of(wire.exec_params(b"SELECT $1::text FROM people", [b"x"])) == "DP002"
     assert state_of(wire.exec_(b"SELECT count(*) FROM people WHERE sex = '\xff'")) == "22021"
     assert spent(owner) == before
+
+
+def test_notifications_of_the_private_database_stay_there(stack: Stack, owner: Connection) -> None:
+    """Applications notify with rows in the payload, and nobody can forbid LISTEN: the facade is another database."""
+    with stack.connect() as session:
+        session.execute("LISTEN admissions")
+        owner.execute("NOTIFY admissions, 'a row'")
+        session.execute("SELECT pg_notify('admissions', 'own')")
+        heard = [notify.payload for notify in session.notifies(timeout=0.5)]
+    assert heard == ["own"]
+
+
+def test_the_proxys_log_holds_no_statement(stack: Stack) -> None:
+    with stack.connect() as session:
+        for statement in (
+            "SELECT * FROM people",
+            "SELECT dp_count('people', 'secret = 1')",
+            "SELECT 1 / 0",
+            "nonsense",
+        ):
+            with pytest.raises(psycopg.DatabaseError):
+                session.execute(statement.encode())
+        session.execute("SELECT count(*) FROM people WHERE city = 'secret'")
+    with pytest.raises(psycopg.OperationalError):
+        stack.connect("alice", password="open sesame")
+    assert not [word for word in ("people", "secret", "nonsense", "SELECT", PASSWORD, "sesame") if word in stack.log]
 
 
 # -- budgets at their end ---------------------------------------------------------------------------------------------
