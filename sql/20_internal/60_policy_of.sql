@@ -1,7 +1,7 @@
 CREATE FUNCTION dp._policy_of(schema_name name, relation_name name) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE rel AS (
-    SELECT c.oid, c.relkind, n.nspname, c.relname, p.*
+    SELECT c.oid, c.relkind, n.nspname, c.relname, p.*, dp._partition_key_held(p.relation) AS held
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN dp.relation_policy p ON p.relation = c.oid
     WHERE n.nspname = schema_name AND c.relname = relation_name
@@ -20,7 +20,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'oid', rel.oid::bigint, 'schema', rel.nspname, 'name', rel.relname,
     'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of::timestamptz(0)::text, 'refresh_every', extract(epoch FROM rel.refresh_every)::bigint,
     'unit_column', rel.unit_column, 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
-    'scale', rel.scale::text, 'partition_by', rel.partition_by, 'grid', rel.grid,
+    'scale', rel.scale::text, 'partition_by', CASE WHEN rel.held THEN rel.partition_by END, 'grid', CASE WHEN rel.held THEN rel.grid END,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
     'unit_path', (SELECT jsonb_agg(jsonb_build_object(
                       'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname, 'only', COALESCE(t.relkind = 'r', false),

@@ -12,6 +12,12 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('%s defines the privacy unit or partitions of a protected relation', lost.object_identity),
       HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
   END IF;
+  SELECT d.object_identity INTO lost FROM pg_event_trigger_dropped_objects() d
+  JOIN dp.relation_policy p ON p.partition_by IS NOT NULL AND p.relation = to_regclass(format('%I.%I', d.address_names[1], d.address_names[2]))
+  WHERE d.classid = 'pg_trigger'::regclass AND d.address_names[3] = 'dp_partition_key' LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('trigger %s keeps rows in their partition accounts', lost.object_identity), HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
+  END IF;
   WITH gone AS (SELECT objid, objsubid FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
        a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),
        b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),

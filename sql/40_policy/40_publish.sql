@@ -12,7 +12,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'CALL dp.protect(relation, dataset) first, or publish a table without people as kind => ''public''.';
   END IF;
   IF kind = 'public' AND (protected OR (SELECT c.relkind NOT IN ('r', 'p') FROM pg_class c WHERE c.oid = relation)
-      OR EXISTS (SELECT FROM pg_inherits i JOIN dp.relation_policy p ON p.relation IN (i.inhparent, i.inhrelid) WHERE relation IN (i.inhrelid, i.inhparent))) THEN
+      OR EXISTS (SELECT FROM dp._protected_kin(relation))) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public', relation), HINT = 'Only base tables that are not protected, and not part of a protected one, can be published with their rows.';
   END IF;
   IF EXISTS (SELECT FROM unnest(columns) u(c) WHERE c IS NULL OR NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped)) THEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -247,3 +248,61 @@ def test_14_1_a_flag_that_is_no_boolean_is_not_read_as_false(cluster: Cluster, v
             )
             with refused("DP003"):
                 alice.execute("SELECT dp.dp_query(%s)", [request])
+
+
+def test_5_2_leaves_hold_only_while_rows_cannot_move(cluster: Cluster) -> None:
+    """Without its trigger a row could be moved from a spent leaf to a fresh one: the whole relation pays instead."""
+    week = "day >= '2024-01-01' AND day < '2024-01-08'"
+    make(
+        cluster,
+        "moved",
+        ", day date",
+        """, partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "7 days"}'""",
+    )
+    cluster.psql("CALL dp.describe_column('moved', 'day')", user="boss")
+    with cluster.connect("alice") as alice, cluster.connect("boss") as boss:
+        with refused("42501", "dp.unprotect"):
+            boss.execute("DROP TRIGGER dp_partition_key ON moved")
+        count(alice, table="moved", predicate=week, epsilon=0.1)
+        boss.execute("ALTER TABLE moved DISABLE TRIGGER dp_partition_key")
+        count(alice, table="moved", predicate=week, epsilon=0.1)
+        boss.execute("ALTER TABLE moved ENABLE TRIGGER dp_partition_key")
+        count(alice, table="moved", predicate=week, epsilon=0.1)
+        boss.execute("CREATE TABLE moved_too () INHERITS (moved)")
+        count(alice, table="moved", predicate=week, epsilon=0.1)
+        warned = "SELECT count(*) FROM dp.check() WHERE starts_with(problem, 'rows could be moved')"
+        assert one(boss, warned) == 1
+        boss.execute("DROP TABLE moved_too")
+        assert one(boss, warned) == 0
+        boss.execute("DROP TABLE moved")
+    assert account(cluster, "moved") == {
+        "leaf/public.moved/[2024-01-01,2024-01-08)": Decimal("0.2"),
+        "relation/public.moved": Decimal("0.2"),
+    }
+
+
+def test_1_6_no_part_of_a_protected_table_at_any_depth_is_public(cluster: Cluster) -> None:
+    cluster.psql(
+        "CREATE TABLE top (id int) PARTITION BY RANGE (id);"
+        "CREATE TABLE mid PARTITION OF top FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id);"
+        "CREATE TABLE low PARTITION OF mid FOR VALUES FROM (0) TO (5);"
+        "CALL dp.create_dataset('top', epsilon => 1); CALL dp.protect('top', 'top')",
+        user="boss",
+    )
+    with cluster.connect("boss") as boss:
+        for part in ("mid", "low", "top"):
+            with refused("DP005", "cannot be public"):
+                boss.execute(f"CALL dp.publish('{part}', kind => 'public')")
+
+
+def test_10_2_functions_that_run_with_a_readers_rights_are_named(cluster: Cluster) -> None:
+    problem = "SELECT object FROM dp.check() WHERE problem LIKE 'analysts may run it%'"
+    with cluster.connect("boss") as boss:
+        assert boss.execute(problem).fetchall() == []
+        boss.execute(
+            "CREATE FUNCTION rows() RETURNS bigint SECURITY DEFINER SET search_path = public LANGUAGE sql"
+            " AS 'SELECT count(*) FROM people'"
+        )
+        assert boss.execute(problem).fetchall() == [("public.rows()",)]
+        boss.execute("REVOKE EXECUTE ON FUNCTION rows() FROM PUBLIC")
+        assert boss.execute(problem).fetchall() == []
