@@ -46,6 +46,7 @@ class FacadeSource:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._again: Callable[[], None] = lambda: None
+        self._behind = False
 
     async def refresh(self) -> tuple[list[str], Rewriter | None]:
         async with gateway(self._config) as private, gateway(self._config, facade=True) as facade:
@@ -55,12 +56,15 @@ class FacadeSource:
                 except facades.FacadeBusy:
                     break
                 if not await facades.check(facade, private):
+                    self._behind = False
                     return [], await self._rewriter(facade)
             # The policy moves on, or an open transaction holds what it changed. A whole net around an older shape
             # refuses every row, and the engine judges by today's policy: nobody is sent away for that.
             if problems := await facades.check(facade):
                 return problems, None
-            log.warning("the facade is behind the policy: trying again")
+            if not self._behind:
+                log.warning("the facade is behind the policy: trying again until open transactions let it follow")
+            self._behind = True
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again)
             return [], await self._rewriter(facade, await _changed(private, facade))
 

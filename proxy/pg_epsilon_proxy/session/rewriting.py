@@ -59,7 +59,10 @@ class FacadeError(Exception):
         fields = {letter: text for letter, text in messages.read_fields(self.raw).items() if letter != "P"}
         if position is not None:
             fields["P"] = str(position + 1).encode()
-        return FacadeError(messages.fields_message(b"E", fields), self.fields)
+        shown = {letter: text for letter, text in self.fields.items() if letter != "P"}
+        if position is not None:
+            shown["P"] = str(position + 1)
+        return FacadeError(messages.fields_message(b"E", fields), shown)
 
     @property
     def position(self) -> int | None:
