@@ -214,6 +214,7 @@ class _StatementCompiler:
         request, result = (("dp", f"{name}_request"), ("dp", f"{name}_result"))
         if name in DIRECT:
             request = result = ("pg_catalog", "to_jsonb")
+            node.args = tuple(_as_jsonb(item) for item in node.args or ())
         evaluate = statement("SELECT f()::pg_catalog.text")
         evaluate.targetList[0].val.arg.funcname = _name(request)
         evaluate.targetList[0].val.arg.args = node.args
@@ -248,6 +249,16 @@ class _StatementCompiler:
 def _call(name: str) -> str:
     first = "request" if name in DIRECT else "'relation'"
     return f"write {name}({first}, ...) with constants and parameters only; compare and join its answer outside"
+
+
+def _as_jsonb(argument: Any) -> Any:
+    """The request of a call that takes it as it is. to_jsonb() has no parameter names, and takes no untyped literal."""
+    value = argument.arg if isinstance(argument, ast.NamedArgExpr) else argument
+    if not isinstance(value, ast.A_Const):
+        return value
+    cast = statement("SELECT NULL::pg_catalog.jsonb").targetList[0].val
+    cast.arg = value
+    return cast
 
 
 def _name(parts: tuple[str, ...]) -> tuple[Any, ...]:

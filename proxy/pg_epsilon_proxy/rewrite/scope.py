@@ -52,7 +52,7 @@ def body_scope(clause: Any, scope: Scope) -> Scope:
 
 
 def references(value: Any, scope: Scope = NO_CTES) -> Iterator[Any]:
-    """Yield every RangeVar that names an existing relation: not a CTE, not the new table of INTO or AS."""
+    """Yield every RangeVar that names an existing relation: not a CTE, not the new one of INTO, AS or CREATE VIEW."""
     if isinstance(value, tuple):
         for item in value:
             yield from references(item, scope)
@@ -68,8 +68,9 @@ def references(value: Any, scope: Scope = NO_CTES) -> Iterator[Any]:
         for cte, inner in with_scopes(clause, scope):
             yield from references(cte.ctequery, inner)
     inside = body_scope(clause, scope)
+    new = value.view if isinstance(value, ast.ViewStmt) else None
     for child in children(value):
-        if not isinstance(child, ast.WithClause):
+        if not isinstance(child, ast.WithClause) and child is not new:
             yield from references(child, inside)
 
 
