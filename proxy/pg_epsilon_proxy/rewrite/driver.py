@@ -16,7 +16,7 @@ from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .positions import aligned, location
 from .scope import references, relation_name
-from .statements import Statement, split
+from .statements import Statement, body, split
 from .tree import sql_text, statement_text
 from .units import Note, Unit
 
@@ -269,7 +269,7 @@ def _place(item: Statement) -> int:
 
 def _reference(item: Statement, facts: Facts) -> Any:
     """The first name in the statement that is ours, or all of the statement."""
-    found = (node for node in references(item.node) if relation_name(node) in facts.relations)
+    found = (node for node in references(body(item.node)) if relation_name(node) in facts.relations)
     return next(found, item.node)
 
 

@@ -89,10 +89,15 @@ def _statement(raw: Any, sql: str, names: Names) -> Statement:
         start=start,
         source=sql,
         treatment=treatment,
-        candidates=candidates(node, names),
+        candidates=candidates(body(node), names),
         transaction=isinstance(node, ast.TransactionStmt),
         may_precede=_may_precede(node, names),
     )
+
+
+def body(node: Any) -> Any:
+    """What of a statement can name something of ours: a new view's own name hides, it does not read."""
+    return node.query if isinstance(node, ast.ViewStmt) else node
 
 
 def _may_precede(node: Any, names: Names) -> bool:

@@ -150,6 +150,7 @@ async def test_a_temporary_table_shadows_the_protected_one() -> None:
         "SELECT 'adult'",
         "WITH adult AS (SELECT 1) SELECT * FROM adult",
         "CREATE TABLE adult (age int)",
+        "CREATE TEMP VIEW adult AS SELECT 7 AS x",
         "CREATE INDEX ON adult (age)",
         "ALTER TABLE adult ADD x int",
         "GRANT SELECT ON adult TO bob",
