@@ -5,10 +5,10 @@ SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 
 DECLARE
   canonical text;
 BEGIN
-  -- not ::text: the owner of an enum can say what function that cast is
+  -- not ::text: the owner of an enum can say what function that cast is. Modifier -1, not NULL: a bare "character" would cut to one.
   EXECUTE format(CASE WHEN type = 'numeric'::regtype THEN 'SELECT trim_scale(%L::%s)::text'
                       WHEN (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'e' THEN 'SELECT textin(enum_out(%L::%s))' ELSE 'SELECT %L::%s::text' END,
-                 value, format_type(type, NULL)) INTO canonical;
+                 value, format_type(type, -1)) INTO canonical;
   RETURN canonical;
 EXCEPTION WHEN data_exception OR invalid_text_representation THEN
   RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s %L is not a value of type %s', what, value, format_type(type, NULL)), HINT = 'Write it as PostgreSQL would accept it for that column.';
@@ -22,7 +22,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 DECLARE
   yes boolean;
 BEGIN
-  EXECUTE format('SELECT %L::%3$s <= %2$L::%3$s', a, b, format_type(type, NULL)) INTO yes;
+  EXECUTE format('SELECT %L::%3$s <= %2$L::%3$s', a, b, format_type(type, -1)) INTO yes;
   RETURN yes;
 EXCEPTION WHEN undefined_function THEN
   RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('values of type %s have no order', format_type(type, NULL)), HINT = 'Declare a domain, or nothing but the column.';
