@@ -86,7 +86,9 @@ def named_type(ctx: Context, node: Any) -> tuple[Type, str]:
     type_ = _NAMES.get(str(names[0])) if len(names) == 1 else None
     if type_ is None:
         shown = ".".join(str(name) for name in names)
-        raise ctx.refuse(node, f"type {shown} is not supported in a cast", "supported: " + ", ".join(sorted(_NAMES)))
+        raise ctx.refuse(
+            node, f"type {shown} is not supported in a cast", "Supported: " + ", ".join(sorted(_NAMES)) + "."
+        )
     modifiers = [_modifier(ctx, node, item) for item in node.typmods or ()]
     if not modifiers:
         return type_, f"pg_catalog.{names[0]}"

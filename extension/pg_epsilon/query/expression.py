@@ -319,7 +319,9 @@ def _function(ctx: Context, node: Any) -> Term:
     handler = FUNCTIONS.get(str(names[0])) if len(names) == 1 else None
     if handler is None:
         shown = ".".join(str(name) for name in names)
-        raise ctx.refuse(node, f"function {shown} is not supported here", "supported: " + ", ".join(sorted(FUNCTIONS)))
+        raise ctx.refuse(
+            node, f"function {shown} is not supported here", "Supported: " + ", ".join(sorted(FUNCTIONS)) + "."
+        )
     return replace(handler(ctx, node, tuple(node.args or ())), test=None, column=None)
 
 

@@ -129,7 +129,7 @@ def value_function(ctx: Context, node: Any) -> Term:
     form = _CLOCKS.get(node.op)
     if form is None:
         raise ctx.refuse(
-            node, "this session value is not supported", "supported: current_date, current_timestamp, now()"
+            node, "this session value is not supported", "Supported: current_date, current_timestamp, now()."
         )
     moment = now(ctx, node).sql
     local = f"({moment} AT TIME ZONE {quote_zone(ctx, node)})"
@@ -157,7 +157,9 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
     _arity(ctx, node, args, 2, 3)
     unit = _word(ctx, args[0], "unit").lower()
     if unit not in _UNITS:
-        raise ctx.refuse(args[0], f'unit "{unit[:30]}" is not supported', "supported: " + ", ".join(sorted(_UNITS)))
+        raise ctx.refuse(
+            args[0], f'unit "{unit[:30]}" is not supported', "Supported: " + ", ".join(sorted(_UNITS)) + "."
+        )
     term = ctx.compile(args[1])
     if term.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ) or (
         len(args) == 3 and term.kind is Kind.TIMESTAMP
@@ -186,7 +188,7 @@ def _field(ctx: Context, args: Arguments) -> tuple[str, Term]:
     if fields is None:
         raise ctx.refuse(args[1], f"extract from {term.kind.value} is not supported", "Give a date, timestamp or time.")
     if name not in fields:
-        hint = "supported: " + ", ".join(sorted(fields))
+        hint = "Supported: " + ", ".join(sorted(fields)) + "."
         raise ctx.refuse(args[0], f'field "{name[:30]}" of {term.kind.value} is not supported', hint)
     return name, term
 
