@@ -55,33 +55,34 @@ class Accounts:
             ["text", "name", "text", "text[]"],
             [self._dataset, self._who, relation, leaves],
         )
-        trees: dict[str, Tree] = {"": Tree(), self._who: Tree()}
+        spent: dict[str, dict[Node, Spent]] = {"": {}, self._who: {}}
         for row in found:
-            node = _node(row)
-            trees[row["role"]] = trees[row["role"]].with_updates({node: _spent(row)})
-        return trees
+            spent[row["role"]][_node(row)] = _spent(row)
+        return {role: Tree().with_updates(nodes) for role, nodes in spent.items()}
 
     def store(self, role: str, updates: Mapping[Node, Spent]) -> None:
-        """Write the new totals of the paying accounts."""
-        for node, spent in updates.items():
-            self._execute(
-                "INSERT INTO dp.account"
-                " (dataset, role, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
-                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET"
-                " spent_epsilon = EXCLUDED.spent_epsilon, spent_delta = EXCLUDED.spent_delta,"
-                " spent_rdp = EXCLUDED.spent_rdp",
-                ["text", "name", "text", "text", "text", "numeric", "numeric", "numeric[]"],
-                [
-                    self._dataset,
-                    role,
-                    ("root", "relation", "leaf")[len(node)],
-                    node[0] if node else "",
-                    node[1] if len(node) == 2 else "",
-                    spent.epsilon,
-                    spent.delta,
-                    list(spent.rdp) or None,
-                ],
-            )
+        """Write the new totals of the paying accounts: one statement, since others wait for the root meanwhile."""
+        nodes, totals = list(updates), list(updates.values())
+        self._execute(
+            "INSERT INTO dp.account"
+            " (dataset, role, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
+            " SELECT $1, $2, u.node, u.relation, u.leaf, u.epsilon, u.delta, u.rdp::numeric[]"
+            " FROM unnest($3, $4, $5, $6, $7, $8) AS u(node, relation, leaf, epsilon, delta, rdp)"
+            " ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET"
+            " spent_epsilon = EXCLUDED.spent_epsilon, spent_delta = EXCLUDED.spent_delta,"
+            " spent_rdp = EXCLUDED.spent_rdp",
+            ["text", "name", "text[]", "text[]", "text[]", "numeric[]", "numeric[]", "text[]"],
+            [
+                self._dataset,
+                role,
+                [("root", "relation", "leaf")[len(node)] for node in nodes],
+                [node[0] if node else "" for node in nodes],
+                [node[1] if len(node) == 2 else "" for node in nodes],
+                [spent.epsilon for spent in totals],
+                [spent.delta for spent in totals],
+                [f"{{{','.join(str(r) for r in spent.rdp)}}}" if spent.rdp else None for spent in totals],
+            ],
+        )
 
 
 def _node(row: Mapping[str, Any]) -> Node:

@@ -1,11 +1,15 @@
 CREATE FUNCTION dp._ledger_mismatch() RETURNS TABLE (dataset text, role name, node text, relation_key text, leaf_key text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-  WITH posted AS (
-    SELECT l.dataset, r.role, l.scope ->> 'node' AS node, COALESCE(l.scope ->> 'relation', '') AS relation_key, COALESCE(f.leaf, '') AS leaf_key,
+  -- a scope is taken apart once, not once per leaf: one of 10,000 leaves is half a megabyte
+  WITH charged AS MATERIALIZED (
+    SELECT l.dataset, l.who, l.kind, l.scope ->> 'node' AS node, COALESCE(l.scope ->> 'relation', '') AS relation_key, l.scope -> 'leaves' AS leaves,
            l.epsilon, l.delta, l.rdp
     FROM dp.ledger l
+  ), posted AS (
+    SELECT l.dataset, r.role, l.node, l.relation_key, COALESCE(f.leaf, '') AS leaf_key, l.epsilon, l.delta, l.rdp
+    FROM charged l
     CROSS JOIN LATERAL (SELECT ''::name AS role UNION ALL SELECT l.who WHERE l.kind = 'charge') r
-    LEFT JOIN LATERAL jsonb_array_elements_text(l.scope -> 'leaves') f(leaf) ON true
+    LEFT JOIN LATERAL jsonb_array_elements_text(l.leaves) f(leaf) ON true
   ), curves AS (
     SELECT c.dataset, c.role, c.node, c.relation_key, c.leaf_key, array_agg(c.total ORDER BY c.i) AS rdp FROM (
       SELECT p.dataset, p.role, p.node, p.relation_key, p.leaf_key, u.i, sum(u.v) AS total
