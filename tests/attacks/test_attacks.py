@@ -46,6 +46,14 @@ BOB = (
     "SELECT dp_count('people', $$sex = 'f' AND age > 21$$, epsilon => 0.123)",
     "SELECT dp_count('people', $$sex = 'mallory'$$, epsilon => 0.001)",
 )
+# What must differ between the states, seen by the superuser: the attacks' own control.
+CONTROL = "what the superuser sees"
+SECRETS = (
+    "SELECT count(*) FROM people",
+    "SELECT reltuples FROM pg_class WHERE oid = 'people'::regclass",
+    "SELECT last_value FROM ticket",
+    "SELECT n_tup_ins, n_tup_del, n_live_tup FROM pg_stat_user_tables WHERE relname = 'people'",
+)
 ACCOUNTS = (
     "SELECT (SELECT count(*) FROM dp.ledger), (SELECT md5(string_agg(a::text, ',' ORDER BY a::text)) FROM dp.account a)"
 )
@@ -69,7 +77,7 @@ def _observe(mallory: Mallory, attack: Attack, owner: psycopg.Connection[Any]) -
 @pytest.fixture(scope="module")
 def observed() -> dict[str, dict[str, Seen]]:
     """By attack, by state: what came back. Autovacuum would move transaction counters by itself."""
-    found: dict[str, dict[str, Seen]] = {attack.key: {} for attack in EVERY}
+    found: dict[str, dict[str, Seen]] = {CONTROL: {}, **{attack.key: {} for attack in EVERY}}
     with stack_at_work(autovacuum="off") as stack, stack.cluster.connect() as owner:
         stack.cluster.psql(WORLD, user="boss")
         with stack.connect("bob") as bob:
@@ -80,6 +88,8 @@ def observed() -> dict[str, dict[str, Seen]]:
         for some in (False, True):
             for state, script in STATES.items():
                 _enter(stack, script)
+                seen = [("result", owner.execute(secret.encode()).fetchall()) for secret in SECRETS]
+                found[CONTROL][state] = Seen(seen, "ok", None, None)
                 for attack in EVERY:
                     if attack.pays is some:
                         found[attack.key][state] = _observe(mallory, attack, owner)
@@ -98,6 +108,14 @@ def test_an_attack_learns_nothing(attack: Attack, observed: dict[str, dict[str, 
     for state, other in seen.items():
         assert other.transcript == first.transcript, f"'present' and {state!r} can be told apart"
         assert other.charged == (attack.charged if attack.fresh or other is first else 0), f"charged in state {state!r}"
+
+
+def test_the_states_can_be_told_apart_by_who_may_look(observed: dict[str, dict[str, Seen]]) -> None:
+    """The control: each secret differs between some two states, and every two states in some secret."""
+    seen = [state.transcript for state in observed[CONTROL].values()]
+    for secret in zip(*seen, strict=True):
+        assert any(one != secret[0] for one in secret)
+    assert all(a != b for position, a in enumerate(seen) for b in seen[position + 1 :])
 
 
 def test_errors_speak_no_python(observed: dict[str, dict[str, Seen]]) -> None:
