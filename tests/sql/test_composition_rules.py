@@ -1,4 +1,25 @@
-"""placeholder"""
+"""One test per numbered rule of composition.md that nothing else shows; where the others are shown:
+
+1.1  privacy/test_replay (every removed unit)         6.1  privacy/test_replay (one state per call)
+1.2  test_lifetime (joined later), test_policy        6.2  attacks/ (three states of the tables), test_cache
+1.3  here; test_counts; test_lifetime (broken path)   6.3  test_cache (refresh, declared period)
+1.4  unit/test_plan (accuracy needs a scale)          6.4  unit/test_plan, test_counts (one statement)
+1.5  documentation; unit/test_noise (sensitivity 1)   7.1  test_cache, unit/test_request; 7.2-7.5 later
+1.6  here; test_check; test_policy                    8    unit/test_noise (margins); here (bias is said)
+2.1  unit/test_request (distinct needs users)         9    attacks/, test_cache (views), here (EXPLAIN)
+2.2  unit/test_plan, privacy/test_replay              10.1 test_channel; 10.2 test_check, attacks/, here
+2.3  here; privacy/test_replay (broken caps)          10.3 here; test_channel; 10.4 test_grants
+2.4  unit/test_plan; privacy/test_replay (controls)   11   later (synthetic tables)
+2.5  2.6  later (SVT, joins)                          12   test_dump, test_channel (clone), test_lifetime
+3.1  unit/test_filters, test_partitions, here         13   privacy/test_replay
+3.2  test_partitions, here; 3.3 test_accounting       14.1 unit/test_request, here; 14.2 test_policy
+3.4  3.5 unit/test_curves, _charges, test_accounting  14.3 test_accounting; 14.4 test_cache; 14.5 test_accounting
+3.6  test_accounting; 3.7 test_lifetime, here         14.6 test_policy, here; 14.7 14.8 later
+4    unit/test_charges; 3.8 later (key discovery)     14.9 unit/test_noise; here
+5.1  unit/test_plan, test_partitions, here            14.10 clients/; 14.11 test_accounting, clients/test_refusals
+5.2  test_policy, here; 5.3 later; 5.4 test_policy    14.12 test_cache; 14.13 words
+5.5  unit/test_plan (row units, grouped)
+"""
 
 from __future__ import annotations
 
@@ -306,3 +327,71 @@ def test_10_2_functions_that_run_with_a_readers_rights_are_named(cluster: Cluste
         assert boss.execute(problem).fetchall() == [("public.rows()",)]
         boss.execute("REVOKE EXECUTE ON FUNCTION rows() FROM PUBLIC")
         assert boss.execute(problem).fetchall() == []
+
+
+def test_1_3_null_and_dangling_units_count_nowhere(cluster: Cluster) -> None:
+    """Orders without a customer, items without an order or of such an order: in no count of rows or of units."""
+    cluster.psql(
+        "INSERT INTO orders SELECT i, NULL, '2024-01-01', 'open' FROM generate_series(9001, 9050) i;"
+        "INSERT INTO items SELECT 9001 + i % 50, 'sku0', 1 FROM generate_series(1, 200) i;"
+        "INSERT INTO items SELECT NULL, 'sku0', 1 FROM generate_series(1, 200) i",
+        user="boss",
+    )
+    units = [{"function": "count", "distinct": True}]
+    owned = "FROM items i JOIN orders o ON o.id = i.order_id WHERE o.customer_id IS NOT NULL"
+    with cluster.connect() as conn:
+        rows = one(conn, f"SELECT sum(least(n, 20)) FROM (SELECT count(*) AS n {owned} GROUP BY o.customer_id) c")
+        users = one(conn, f"SELECT count(DISTINCT o.customer_id) {owned}")
+        grouped = conn.execute(f"SELECT i.sku, count(DISTINCT o.customer_id) {owned} GROUP BY 1 ORDER BY 1").fetchall()
+        assert one(conn, "SELECT count(*) FROM items") > rows + 400 - 1
+    assert statistics(cluster, "items") == [(rows,)]
+    assert statistics(cluster, "items", aggregates=units) == [(users,)]
+    assert statistics(cluster, "items", aggregates=units, keys=["sku"]) == grouped
+
+
+def test_2_3_kept_rows_do_not_depend_on_where_other_units_rows_lie(cluster: Cluster) -> None:
+    """Whatever is written before, between or after a unit's rows, and in whatever order: the same rows are kept."""
+    kept = []
+    for order in ("i", "-i", "md5(i::text)"):
+        cluster.psql(
+            "DROP TABLE IF EXISTS scattered; CREATE TABLE scattered (who int, kind text);"
+            f"INSERT INTO scattered SELECT CASE WHEN i % 3 = 0 THEN 1 ELSE i END, chr(97 + i % 5)"
+            f" FROM generate_series(1, 300) i ORDER BY {order};"
+            + ("CALL dp.create_dataset('scattered', unit => 'user', epsilon => 1);" if not kept else "")
+            + "CALL dp.protect('scattered', 'scattered', unit_column => 'who', max_rows_per_unit => 7);"
+            "CALL dp.describe_column('scattered', 'kind', domain => '{a,b,c,d,e}', nullable => false);"
+            "CALL dp.describe_column('scattered', 'who')",
+            user="boss",
+        )
+        kept.append(statistics(cluster, "scattered", keys=["kind"], where="who = 1"))
+    assert kept[0] == kept[1] == kept[2]
+    assert sum(n for _, n in kept[0]) == 7
+
+
+def test_8_a_truncated_count_says_that_its_bias_is_unknown(cluster: Cluster) -> None:
+    ask = "SELECT dp.dp_plan(dp.dp_count_request(%s, epsilon => 0.01, what => %s))"
+    with cluster.connect("alice") as alice, no_charge(cluster):
+        assert "bias unknown" in one(alice, ask, "orders", "rows")["text"]
+        assert one(alice, ask, "orders", "units")["warnings"] == []
+        assert one(alice, ask, "people", "rows")["warnings"] == []
+
+
+def test_9_dp_plan_is_the_same_on_any_rows(cluster: Cluster) -> None:
+    ask = "SELECT dp.dp_plan(dp.dp_group_by_request('people', '{sex,age}', predicate => 'age > 30', epsilon => 0.01))"
+    with cluster.connect("alice") as alice, cluster.connect("boss") as boss:
+        before = one(alice, ask)
+        boss.execute("DELETE FROM people WHERE id > 20")
+        boss.execute("VACUUM ANALYZE people")
+        assert one(alice, ask) == before
+
+
+def test_14_9_counts_are_integers_and_not_clamped(cluster: Cluster) -> None:
+    """63 empty groups at epsilon 0.01: none is below 0 with probability (1/2 + 0.0025)^63 < 1e-18."""
+    with cluster.connect("alice") as alice:
+        groups = alice.execute(
+            "SELECT (value ->> 'count(*)')::numeric"
+            " FROM dp.dp_group_by('people', '{age}', predicate => 'id < 0', epsilon => 0.01)"
+        ).fetchall()
+    assert len(groups) == 63
+    assert all(n == n.to_integral_value() for (n,) in groups)
+    assert min(n for (n,) in groups) < 0
