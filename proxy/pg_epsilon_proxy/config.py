@@ -51,7 +51,10 @@ class Facade:
 
 @dataclass(frozen=True)
 class Private:
-    """The private database, as the gateway role. passfile: a file that holds the password alone, if not given here."""
+    """The private database, as the gateway role. passfile: a file that holds the password alone, if not given here.
+
+    tls: verify the server against tls_ca (empty: the system's); without it, TLS if the server offers it, unverified.
+    """
 
     host: str = "127.0.0.1"
     port: int = 5432
@@ -60,6 +63,8 @@ class Private:
     password: str = field(default="", repr=False)
     passfile: str = ""
     pool_size: int = 8
+    tls: bool = False
+    tls_ca: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy.config import Config
 from pg_epsilon_proxy.rewrite.driver import SqlRewriter
 from pg_epsilon_proxy.rewrite.names import Names
-from pg_epsilon_proxy.session.login import facade_tls
+from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Rewriter
 
 log = logging.getLogger("pg_epsilon_proxy.policy")
@@ -170,7 +170,7 @@ async def gateway(config: Config, *, facade: bool = False) -> AsyncIterator[Any]
         user=config.private.user,
         password=config.gateway_password(),
         timeout=config.limits.login_timeout,
-        **({"ssl": facade_tls(config.facade)} if facade and config.facade.tls else {}),
+        **({"ssl": verifying_tls(place)} if place.tls else {}),
         server_settings={"application_name": "pg-epsilon policy"},
     )
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 
 from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Refusal
 
 log = logging.getLogger("pg_epsilon_proxy.upstream")
@@ -63,6 +64,7 @@ class UpstreamPool:
             "user": private.user,
             "password": self._config.gateway_password(),
             "server_settings": {"application_name": "pg-epsilon proxy"},
+            **({"ssl": verifying_tls(private)} if private.tls else {}),
         }
 
     def as_analyst(self, analyst: str) -> Upstream:

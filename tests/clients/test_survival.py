@@ -17,6 +17,7 @@ from fix_stack import Stack, stack_at_work
 from pg_epsilon_proxy.config import Config, load
 from pg_epsilon_proxy.policy import gateway
 from pg_epsilon_proxy.session.login import LoginRefused, connect_facade
+from pg_epsilon_proxy.upstream import UpstreamPool
 
 COUNT = "SELECT count(*) FROM people WHERE age > {}"
 SOON = 20.0  # seconds; the proxy retries every two
@@ -207,7 +208,7 @@ def test_the_facade_follows_the_policy(stack: Stack) -> None:
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack whose facade login must be TLS, and whose proxy asks its clients for TLS."""
+    """A stack whose logins to both databases must be TLS, and whose proxy asks its clients for TLS."""
     with stack_at_work() as stack:
         stack.stop()
         for name in ("server", "proxy"):
@@ -216,14 +217,16 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.cluster.execute(f"ALTER SYSTEM SET ssl_cert_file = '{stack.cluster.folder}/server.crt'")
         stack.cluster.execute(f"ALTER SYSTEM SET ssl_key_file = '{stack.cluster.folder}/server.key'")
         hba = stack.cluster.data / "pg_hba.conf"
-        hba.write_text("hostnossl facade +dp_analyst,dp_gateway all reject\n" + hba.read_text())
+        hba.write_text("hostnossl facade,private +dp_analyst,dp_gateway all reject\n" + hba.read_text())
         stack.cluster.stop("fast")
         stack.cluster.start()
         folder = stack.cluster.folder
         text = stack.config.read_text()
         listen = f'tls_cert = "{folder}/proxy.crt"\ntls_key = "{folder}/proxy.key"\ntls_required = true\n'
         text = text.replace("[listen]\n", f"[listen]\n{listen}")
-        stack.config.write_text(text + f'tls = true\ntls_ca = "{folder}/server.crt"\n')
+        verify = f'tls = true\ntls_ca = "{folder}/server.crt"\n'
+        text = text.replace("[private]\n", f"[private]\n{verify}")
+        stack.config.write_text(text + verify)
         stack.start()
         yield stack
 
@@ -267,6 +270,15 @@ def test_a_facade_with_another_certificate_is_not_believed(encrypted: Stack) -> 
         asyncio.run(_look(other))
 
 
-async def _look(config: Config) -> None:
-    async with gateway(config, facade=True) as connection:
+def test_a_private_database_with_another_certificate_is_not_asked(encrypted: Stack) -> None:
+    config = load(str(encrypted.config), {})
+    other = replace(config, private=replace(config.private, tls_ca=config.listen.tls_cert))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(UpstreamPool(other).open())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(_look(other, facade=False))
+
+
+async def _look(config: Config, *, facade: bool = True) -> None:
+    async with gateway(config, facade=facade) as connection:
         assert await connection.fetchval("SELECT 1") == 1

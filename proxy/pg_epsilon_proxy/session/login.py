@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pg_epsilon_proxy.config import Config, Facade
+from pg_epsilon_proxy.config import Config, Facade, Private
 from pg_epsilon_proxy.session.facade_link import MAX_ANSWER, FacadeLink
 from pg_epsilon_proxy.session.rewriting import Refusal
 from pg_epsilon_proxy.tls import BUFFER, ClientStream
@@ -173,14 +173,15 @@ async def connect_facade(facade: Facade) -> tuple[asyncio.StreamReader, asyncio.
             writer.write(startup.SSL_REQUEST)
             if await reader.read(2) != b"S":
                 raise ConnectionError
-            await writer.start_tls(facade_tls(facade), server_hostname=facade.host)
+            await writer.start_tls(verifying_tls(facade), server_hostname=facade.host)
         return reader, writer
     except OSError:
         raise unreachable() from None
 
 
-def facade_tls(facade: Facade) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=facade.tls_ca or None)
+def verifying_tls(place: Facade | Private) -> ssl.SSLContext:
+    """For a place whose `tls` is set: its certificate must be valid and in its name."""
+    return ssl.create_default_context(cafile=place.tls_ca or None)
 
 
 def unreachable() -> LoginRefused:
