@@ -7,6 +7,7 @@ fewer than 3,000 cells: a false alarm of at most 1e-7 for all tests of this file
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +17,10 @@ import pytest
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from fix_cluster import ROOT
+from fix_cluster import PASSWORD, PRIVATE, ROOT
+from fix_raw import RawClient, keys_of
 from fix_stack import Stack, stack_at_work
+from pg_epsilon_proxy.wire import messages
 
 Connection = psycopg.Connection[Any]
 
@@ -67,6 +70,7 @@ def stack() -> Iterator[Stack]:
         assert synced.returncode == 0, synced.stderr
         cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
         cluster.psql(TYPES + "".join(TABLE.format(name) for name in names), dbname=PLAIN)
+        cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
         yield running
 
 
@@ -108,3 +112,132 @@ def test_nothing_was_refused(stack: Stack) -> None:
     with stack.cluster.connect() as owner:
         charges = owner.execute("SELECT count(*) FROM dp.ledger WHERE dataset LIKE 'humans%'").fetchone()
     assert charges is not None and charges[0] > 100
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+PARAMETERS: list[tuple[str, list[str | None]]] = [
+    ("SELECT count(*) FROM humans1 WHERE city = $1", ["north"]),
+    ("SELECT count(*) FROM humans1 WHERE city = $1", [None]),
+    ("SELECT count(*) FROM humans1 WHERE city IS NOT DISTINCT FROM $1", [None]),
+    ("SELECT count(*) FROM humans1 WHERE city = $1::varchar(5)", ["northern"]),
+    ("SELECT count(*) FROM humans1 WHERE age > $1::numeric", ["25.5"]),
+    ("SELECT count(*) FROM humans1 WHERE income < $1::numeric", ["NaN"]),
+    ("SELECT count(*) FROM humans1 WHERE income = $1::numeric(10,1)", ["1.25"]),
+    ("SELECT count(*) FROM humans1 WHERE score < $1::float8", ["NaN"]),
+    ("SELECT count(*) FROM humans1 WHERE score > $1::float8", ["-0"]),
+    ("SELECT count(*) FROM humans1 WHERE joined > $1::date", ["0044-03-15 BC"]),
+    ("SELECT count(*) FROM humans1 WHERE seen > $1::timestamptz", ["2024-01-05 12:00+09"]),
+    ("SELECT count(*) FROM humans1 WHERE seen < $1::timestamptz", ["infinity"]),
+    ("SELECT count(*) FROM humans1 WHERE mood = $1", ["ok"]),
+    ("SELECT count(*) FROM humans1 WHERE age = ANY($1)", ["{20,21,NULL}"]),
+    ("SELECT count(*) FROM humans1 WHERE age = ANY($1)", [None]),
+    ("SELECT count(*) FROM humans1 WHERE city = ANY($1)", ['{north,"so\\"uth","NULL"}']),
+    ("SELECT count(*) FROM humans1 WHERE sex = $1", ["it's $$ \\ $1 :: --"]),
+    ("SELECT $1::text, count(*) FROM humans1 WHERE sex = $1", ["f"]),
+    ("SELECT $2::int, count(*) FROM humans1 WHERE sex = $1", ["f", "3"]),
+    ("SELECT sex, count(*) FROM humans1 GROUP BY sex HAVING count(*) > $1 ORDER BY sex LIMIT $2", ["5", "2"]),
+    ("SELECT count(*) + $1::int FROM humans1 WHERE age > $1::int", ["25"]),
+    ("SELECT count(*) FROM humans1 WHERE age BETWEEN $2 AND $1", ["25", "20"]),
+    ("SELECT count(*) FROM humans1 WHERE age > $2", ["1", "25"]),
+    ("SELECT count(*) FROM humans1 WHERE age > $1", ["x"]),
+    ("SELECT (SELECT count(*) FROM humans1 WHERE age > $1), (SELECT count(*) FROM humans1 WHERE age <= $1)", ["25"]),
+]
+
+
+@pytest.mark.parametrize(("sql", "values"), PARAMETERS)
+def test_a_parameter_means_what_it_means_in_postgresql(
+    sides: tuple[Connection, Connection], sql: str, values: list[str | None]
+) -> None:
+    texts = [None if value is None else value.encode() for value in values]
+    ours, plain = (connection.pgconn for connection in sides)
+    ours.exec_(f"SET dp.epsilon = '{EPSILON}'".encode())
+    for form in (0, 1):
+        answers = [side.exec_params(sql.encode(), texts, result_format=form) for side in (ours, plain)]
+        assert seen(answers[0]) == seen(answers[1]), sql
+
+
+# -- sequences of messages ---------------------------------------------------------------------------------------------
+
+ASKED = [
+    b"SELECT count(*) FROM humans1",
+    b"SELECT sex, count(*) FROM humans1 GROUP BY sex ORDER BY sex",
+    b"SELECT count(*) FROM humans1 WHERE age > $1",
+    b"SELECT $1::int + count(*) FROM humans1 WHERE sex = 'f'",
+    b"SELECT count(*)/0 FROM humans1",
+    b"COPY (SELECT sex, count(*) FROM humans1 GROUP BY sex ORDER BY sex) TO STDOUT",
+    b"SELECT nosuch FROM humans1",
+    b"CREATE TEMP TABLE kept AS SELECT count(*) FROM humans1",
+    b"DECLARE held SCROLL CURSOR FOR SELECT sex, count(*) FROM humans1 GROUP BY sex ORDER BY sex",
+]
+OTHERS = [
+    *(b"SELECT 1", b"SELECT $1::int + 1", b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT a", b"ROLLBACK TO a"),
+    *(b"SELECT 1/0", b"SELECT generate_series(1, 3)", b"FETCH 1 FROM held", b"FETCH BACKWARD 1 FROM held", b"syntax"),
+    *(b"DEALLOCATE ALL", b"DEALLOCATE s1", b"CLOSE ALL", b"DROP TABLE IF EXISTS kept", b"TABLE kept", b"RESET ALL"),
+    *(b"CREATE TEMP TABLE humans1(age int, sex text)", b"DROP TABLE pg_temp.humans1"),
+]
+NAMES, PORTALS = (b"", b"s1", b"s2"), (b"", b"p1", b"p2")
+# At the end of a round: nothing else answers EmptyQueryResponse.
+LAST = messages.SYNC + messages.query(b"")
+
+
+def some_messages(draw: random.Random) -> bytes:
+    text = draw.choice(ASKED if draw.random() < 0.55 else OTHERS)
+    statement, portal = draw.choice(NAMES), draw.choice(PORTALS)
+    value = (b"25",) if b"$1" in text else ()
+    return draw.choice(
+        [
+            lambda: messages.query(text),
+            lambda: messages.parse(statement, text),
+            lambda: messages.bind(portal, statement, (), draw.choice([(), (b"25",), (None,), (b"x",)])),
+            lambda: messages.describe(draw.choice([b"S", b"P"]), draw.choice(NAMES + PORTALS)),
+            lambda: messages.execute(portal, draw.choice([0, 1, 2])),
+            lambda: messages.close(draw.choice([b"S", b"P"]), draw.choice(NAMES + PORTALS)),
+            lambda: messages.SYNC,
+            lambda: (
+                messages.parse(statement, text)
+                + messages.bind(portal, statement, (), value)
+                + messages.describe(b"P", portal)
+                + messages.execute(portal)
+            ),
+        ]
+    )()
+
+
+def answers(client: RawClient) -> list[str]:
+    """What came back, to the end of the round; errors by SQLSTATE, which two errors at once may exchange."""
+    found: list[str] = []
+    while (raw := client.receive())[:1] != b"I":
+        kind = raw[:1]
+        if kind == b"E":
+            code = messages.read_fields(raw)["C"].decode()
+            found.append("E" + ("25P02" if code == "08P01" else code))
+        elif kind == b"T":
+            fields = messages.read_row_description(raw)
+            found += [f"{f.name!r} {f.attnum} {min(f.type_oid, 16384)} {f.typmod} {f.format}" for f in fields]
+        elif kind not in (b"S", b"N"):
+            found.append(raw.decode("latin-1"))
+        assert kind, "the connection was closed"
+    client.receive()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_sequences_of_messages_are_answered_as_postgresql_answers_them(
+    stack: Stack, sides: tuple[Connection, Connection], seed: int
+) -> None:
+    """Parse, Bind, Describe, Execute, Close, Sync and Query in any order, with errors and transactions in between."""
+    row = sides[1].execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'alice'").fetchone()
+    assert row is not None
+    keys, draw = keys_of(PASSWORD, row[0]), random.Random(seed)
+    ours = RawClient(stack.port, keys, database=PRIVATE, options=f"-c dp.epsilon={EPSILON}")
+    plain = RawClient(stack.cluster.port, keys, database=PLAIN)
+    try:
+        for _ in range(8):
+            batch = b"".join(some_messages(draw) for _ in range(draw.randint(1, 6))) + LAST
+            ours.send(batch)
+            plain.send(batch)
+            assert answers(ours) == answers(plain), batch
+    finally:
+        ours.close()
+        plain.close()
