@@ -50,6 +50,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                   'labels', (SELECT jsonb_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.base),
                   'policy', (SELECT to_jsonb(cp) - 'relation' - 'attnum' - 'attname' FROM dp.column_policy cp
                              WHERE cp.relation = rel.oid AND cp.attname = a.attname
+                               AND EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND (b.columns IS NULL OR a.attname = ANY (b.columns)))
                                AND (cp.attnum = a.attnum OR (SELECT dp._frozen(d.incarnation) FROM dp.dataset d WHERE d.name = rel.dataset)))) ORDER BY a.attnum)
                 FROM pg_attribute a
                 JOIN pg_type ty ON ty.oid = a.atttypid
