@@ -1,7 +1,7 @@
 """One test per numbered rule of composition.md that nothing else shows; where the others are shown:
 
 1.1  privacy/test_replay (every removed unit)         6.1  privacy/test_replay (one state per call)
-1.2  test_lifetime (joined later), test_policy        6.2  attacks/ (three states of the tables), test_cache
+1.2  here; test_lifetime (joined later)               6.2  attacks/ (three states of the tables), test_cache
 1.3  here; test_counts; test_lifetime (broken path)   6.3  test_cache (refresh, declared period)
 1.4  unit/test_plan (accuracy needs a scale)          6.4  unit/test_plan, test_counts (one statement)
 1.5  documentation; unit/test_noise (sensitivity 1)   7.1  test_cache, unit/test_request; 7.2-7.5 later
@@ -17,7 +17,7 @@
 3.6  test_accounting; 3.7 test_lifetime, here         14.6 test_policy, here; 14.7 14.8 later
 4    unit/test_charges; 3.8 later (key discovery)     14.9 unit/test_noise; here
 5.1  unit/test_plan, test_partitions, here            14.10 clients/; 14.11 test_accounting, clients/test_refusals
-5.2  test_policy, here; 5.3 later; 5.4 test_policy    14.12 test_cache; 14.13 words
+5.2  test_policy, here; 5.3 later; 5.4 here           14.12 test_cache; 14.13 words
 5.5  unit/test_plan (row units, grouped)
 """
 
@@ -158,7 +158,7 @@ def test_2_3_the_cap_orders_all_columns_where_the_primary_key_is_not_unique(clus
         "INSERT INTO visits VALUES (1, 7, 'b'); INSERT INTO more_visits VALUES (1, 7, 'a'), (1, 7, 'c');"
         "CALL dp.create_dataset('visits', unit => 'user', epsilon => 1);"
         "CALL dp.protect('visits', 'visits', unit_column => 'who', max_rows_per_unit => 1);"
-        "CALL dp.describe_column('visits', 'kind', domain => '{a,b,c}', nullable => false)",
+        "CALL dp.describe_column('visits', 'kind', domain => '{a,b,c}', nullable => false); CALL dp.publish('visits')",
         user="boss",
     )
     assert statistics(cluster, "visits", keys=["kind"]) == [("a", 1)]
@@ -360,7 +360,7 @@ def test_2_3_kept_rows_do_not_depend_on_where_other_units_rows_lie(cluster: Clus
             + ("CALL dp.create_dataset('scattered', unit => 'user', epsilon => 1);" if not kept else "")
             + "CALL dp.protect('scattered', 'scattered', unit_column => 'who', max_rows_per_unit => 7);"
             "CALL dp.describe_column('scattered', 'kind', domain => '{a,b,c,d,e}', nullable => false);"
-            "CALL dp.describe_column('scattered', 'who')",
+            "CALL dp.describe_column('scattered', 'who'); CALL dp.publish('scattered')",
             user="boss",
         )
         kept.append(statistics(cluster, "scattered", keys=["kind"], where="who = 1"))
@@ -395,3 +395,32 @@ def test_14_9_counts_are_integers_and_not_clamped(cluster: Cluster) -> None:
     assert len(groups) == 63
     assert all(n == n.to_integral_value() for (n,) in groups)
     assert min(n for (n,) in groups) < 0
+
+
+UNITS = [
+    ("first_row", ", unit_column => 'id'", "has row units"),
+    ("first_row", ", max_rows_per_unit => 3", "no meaning for row units"),
+    ("first_user", "", "give unit_column or unit_path"),
+    ("first_user", ", unit_column => 'id', unit_path => '{id}'", "give unit_column or unit_path"),
+    ("first_user", ", unit_path => '{id,id}'", "no validated foreign key"),
+    ("first_user", ", unit_path => '{late,id}'", "no validated foreign key"),
+    ("first_user", ", unit_path => '{up,id}'", "is not protected in dataset"),
+    ("first_user", """, unit_column => 'id', partition_by => 'id', grid => '{"list": ["1"]}'""", "unit is a row"),
+]
+
+
+@pytest.mark.parametrize("dataset, arguments, words", UNITS)
+def test_1_2_5_4_every_relation_reaches_the_datasets_unit(
+    cluster: Cluster, dataset: str, arguments: str, words: str
+) -> None:
+    cluster.psql(
+        "CREATE TABLE IF NOT EXISTS above (id int PRIMARY KEY);"
+        "CREATE TABLE IF NOT EXISTS below (id int, up int REFERENCES above, late int);"
+        "DO $$ BEGIN IF NOT EXISTS (SELECT FROM dp.budget WHERE dataset = 'first_row') THEN"
+        " ALTER TABLE below ADD FOREIGN KEY (late) REFERENCES above NOT VALID;"
+        " CALL dp.create_dataset('first_row', epsilon => 1);"
+        " CALL dp.create_dataset('first_user', unit => 'user', epsilon => 1); END IF; END $$",
+        user="boss",
+    )
+    with cluster.connect("boss") as boss, no_charge(cluster), refused("DP005", words):
+        boss.execute(f"CALL dp.protect('below', '{dataset}'{arguments})")
