@@ -49,6 +49,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("DP005", {"settings": {"dp.confidence": "1"}}),
     ("DP005", {"settings": {"dp.confidence": "x"}}),
     ("DP005", {"mechanism": "magic"}),
+    ("DP003", {"settings": {"transform_null_equals": "on"}}),
+    ("DP003", {"settings": {"array_nulls": "off"}}),
 ]
 
 

@@ -122,6 +122,7 @@ def compile_request(
             SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
     settings = _texts(document.get("settings") or {}, "settings")
+    _check_meaning(settings)
     origin = _texts(document.get("from"), "from")
     if set(origin) - {"schema", "name", "alias"} or not isinstance(document.get("fresh"), bool | None):
         raise DPError(
@@ -168,6 +169,13 @@ def compile_request(
     if request.answer_size > MAX_ANSWER:
         raise DPError(OUT_OF_RANGE, "the answer could be larger than 64 MB", "Group by fewer keys, or ask in parts.")
     return request
+
+
+def _check_meaning(settings: Mapping[str, str | None]) -> None:
+    """Settings that make PostgreSQL read the same predicate as another one: refused, not imitated."""
+    for name, usual in (("transform_null_equals", "off"), ("array_nulls", "on")):
+        if settings.get(name) not in (None, usual):
+            raise DPError(SHAPE, f"{name} changes what predicates mean", f"RESET {name}, and write what you mean.")
 
 
 def _predicate(text: str | None, scope: Scope, fold: Fold) -> str | None:

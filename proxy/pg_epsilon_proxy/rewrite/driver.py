@@ -21,7 +21,9 @@ from .tree import sql_text, statement_text
 from .units import Note, Unit
 
 # Longer texts are forwarded unparsed: the net answers for them.
-MAX_STATEMENT = 1_000_000
+MAX_STATEMENT = 131_072
+# The printer knows the MERGE of PostgreSQL 17 only: 15 does not read WHEN NOT MATCHED BY TARGET.
+_MERGE_INSTEAD = "keep the answer in a temporary table first, and merge that"
 _NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
 
 
@@ -123,6 +125,8 @@ class SqlRewriter:
             return None
         target = item.node.query if item.treatment == "explain" else item.node
         unit = await self._spliced(target, item, described.param_oids, io)
+        if unit is not None and isinstance(target, ast.MergeStmt):
+            raise refusals.shape("MERGE cannot use a query over protected data", _MERGE_INSTEAD, target)
         if unit is not None and item.treatment == "explain":
             unit = units.explained(unit, explain_format(item.node), len(described.param_oids) + 1)
         if unit is not None:

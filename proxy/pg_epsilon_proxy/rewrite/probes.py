@@ -33,7 +33,7 @@ SELECT u.t FROM pg_catalog.unnest(dp.column_types($1::pg_catalog.oid[], $2::pg_c
   $3::pg_catalog.oid[], $4::pg_catalog.int4[])) WITH ORDINALITY AS u(t, n) ORDER BY u.n"""
 
 _TYPE_NAMES = """
-SELECT pg_catalog.format_type(q.o::pg_catalog.oid, NULL)
+SELECT pg_catalog.format_type(q.o::pg_catalog.oid, -1)
   FROM pg_catalog.jsonb_array_elements_text($1::pg_catalog.jsonb) WITH ORDINALITY AS q(o, n) ORDER BY q.n"""
 
 _SETTINGS = """
@@ -90,7 +90,7 @@ async def column_types(io: SessionIO, fields: Sequence[Field]) -> list[str]:
 
 
 async def type_names(io: SessionIO, oids: Sequence[int]) -> list[str]:
-    """format_type of each OID."""
+    """format_type of each OID. Modifier -1, not NULL: a bare "character" would cut a parameter to one."""
     if not oids:
         return []
     rows = await io.fetch(_TYPE_NAMES, [json.dumps([str(oid) for oid in oids])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,14 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     inputs = await (_inputs(unit, bind, io) if unit.execute is None else _evaluated(unit, unit.execute, io))
     if unit.explained is not None:
         return [await _explain(unit, inputs, io)]
-    documents = [await _document(block, inputs, io) for block in unit.blocks]
+    requests = [await _request(block, inputs, io) if _asks(block) else None for block in unit.blocks]
+    paid = [(block, request) for block, request in zip(unit.blocks, requests, strict=True) if _pays(block) and request]
+    if len(paid) > 1:
+        # What the last block is refused for must not cost the first one's price.
+        for block, request in paid:
+            await _blaming(block, request, io.upstream.plan(request), io)
+    pairs = zip(unit.blocks, requests, strict=True)
+    documents = [await _document(block, request, inputs, io) for block, request in pairs]
     if unit.execute is not None:
         # First the argument list, as SQL constants: evaluated once, so the statement sees what the blocks saw.
         documents.insert(0, await io.in_parser(arguments_text, inputs.constants))
@@ -72,21 +79,38 @@ async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:
     return inputs
 
 
-async def _document(block: Block, inputs: Inputs, io: SessionIO) -> str:
+def _asks(block: Block) -> bool:
+    """Whether the block is a request to the engine, rather than a view or a look-up."""
+    return isinstance(block, QueryBlock) or (isinstance(block, CallBlock) and block.asked is None)
+
+
+def _pays(block: Block) -> bool:
+    return _asks(block) and not (isinstance(block, CallBlock) and block.free)
+
+
+async def _blaming(
+    block: Block, request: dict[str, Any], call: Awaitable[dict[str, Any]], io: SessionIO
+) -> dict[str, Any]:
+    """Await a call of the engine; its refusal of a predicate gets its place in the client's statement."""
+    try:
+        return await call
+    except Refusal as refusal:
+        if isinstance(block, QueryBlock) and refusal.detail is not None:
+            refusal.position = await io.in_parser(block.blamed, request, refusal.detail)
+        raise
+
+
+async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs, io: SessionIO) -> str:
     if isinstance(block, ViewBlock):
         return document([tuple(row) for row in await io.upstream.rows(block.sql)])
     if isinstance(block, CallBlock) and block.asked is not None:
         (argument,) = (await io.fetch(block.sql, inputs.params, inputs.oids))[0]
         return encode([value for row in await io.upstream.rows(block.asked, [argument]) for value in row])
-    request = await _request(block, inputs, io)
+    if request is None:
+        raise refusals.broken("no request")
     if isinstance(block, CallBlock) and block.free:
         return encode(await io.upstream.plan(request))
-    try:
-        answer = await io.upstream.query(request, timeout=_left(inputs))
-    except Refusal as refusal:
-        if isinstance(block, QueryBlock) and refusal.detail is not None:
-            refusal.position = await io.in_parser(block.blamed, request, refusal.detail)
-        raise
+    answer = await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
     rows = answer.get("rows")
     if not isinstance(rows, list):
         raise refusals.broken("no rows")
@@ -96,9 +120,11 @@ async def _document(block: Block, inputs: Inputs, io: SessionIO) -> str:
     return document(rows) if isinstance(block, QueryBlock) else encode(answer)
 
 
-async def _request(block: QueryBlock | CallBlock, inputs: Inputs, io: SessionIO) -> dict[str, Any]:
+async def _request(block: Block, inputs: Inputs, io: SessionIO) -> dict[str, Any]:
     if isinstance(block, QueryBlock):
         return await io.in_parser(block.request, inputs.constants, inputs.settings.values)
+    if not isinstance(block, CallBlock):
+        raise refusals.broken("no call")
     rows = await io.fetch(block.sql, inputs.params, inputs.oids)
     if not rows or rows[0][0] is None:
         raise refusals.shape(f"{block.function}() was called with NULL for its relation", "name the relation")

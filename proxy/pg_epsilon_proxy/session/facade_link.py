@@ -19,14 +19,20 @@ from pg_epsilon_proxy.session.pending import (
     expect_parse,
     expect_sync,
 )
-from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Refusal
 from pg_epsilon_proxy.wire import messages
-from pg_epsilon_proxy.wire.framing import Framer, Piece, WireError, split
+from pg_epsilon_proxy.wire.framing import Framer, Piece, split
 
 RESERVED = b"_pge_"
 MAX_ANSWER = 64 << 20  # one message of the facade other than a row
 MAX_PROBE_ROWS = 16 << 20  # bytes of rows that a probe may return: settings, names, bound values
 ERROR, NOTICE, ROW, COMMAND = b"ENDC"
+
+
+def _too_long() -> Refusal:
+    """A probe hands back what the client sent (parameters, names): the rest of its answer is let pass unread."""
+    hint = "Values in a question about protected data are at most 64 kB long."
+    return Refusal("DP003", "a parameter is too long for a query over protected data", hint=hint)
 
 
 class Collector:
@@ -49,9 +55,10 @@ class Collector:
             self.fields = messages.read_row_description(piece.data)
         elif piece.kind == ROW:
             self._size += len(piece.data)
-            if not piece.whole or self._size > MAX_PROBE_ROWS:
-                raise WireError("a probe's answer is too long", "54000")
-            self.rows.extend(messages.read_data_row(body) for body in split(piece.data))
+            if piece.whole and self._size <= MAX_PROBE_ROWS:
+                self.rows.extend(messages.read_data_row(body) for body in split(piece.data))
+            elif not self.done.done():
+                self.done.set_exception(_too_long())
         return b""
 
     def finish(self, ok: bool) -> None:
