@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 import plpy
 
@@ -119,70 +119,71 @@ def _as_paid(paid: dict[str, Any]) -> Plan:
     return plan_
 
 
-def plan(request: str | None) -> str:
-    """Dry run: what a request would do and cost, from public facts (composition.md §9). See dp._plan."""
-
-    def foresee() -> dict[str, Any]:
-        who = rows("SELECT dp._who()::text AS who")[0]["who"]
-        plan_ = _compile(json.loads(request or "null"))
-        policy = plan_.request.policy
-        catalog.authorise(policy, who)
-        path = "declared domain" if not plan_.charges else "direct"
-        if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
-            path = "cache"
-        info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
-        if path == "direct":
-            _check_not_frozen(policy)
-        price = plan_.charge_text() if path == "direct" else {}
-        info["charge"] = {"worst": price, "best": price}
-        return {"plan": {**info, "request": plan_.request.canonical()}}
-
-    return json.dumps(_attempt(foresee))
+def on_policy(call: str, arguments: str) -> str:
+    """{"value"} or {"refusal"} of a call on public facts: a dry run, a remainder, a check. See dp._engine."""
+    return json.dumps(_attempt(lambda: {"value": _ON_POLICY[call](**json.loads(arguments))}))
 
 
-def renyi_orders(epsilon: Decimal, delta_rdp: Decimal, orders: Sequence[Decimal] | None) -> list[Decimal]:
+def _plan(request: Any) -> dict[str, Any]:
+    """Dry run: what a request would do and cost (composition.md §9). See dp.dp_plan."""
+    who = rows("SELECT dp._who()::text AS who")[0]["who"]
+    plan_ = _compile(request)
+    policy = plan_.request.policy
+    catalog.authorise(policy, who)
+    path = "declared domain" if not plan_.charges else "direct"
+    if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
+        path = "cache"
+    info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
+    if path == "direct":
+        _check_not_frozen(policy)
+    price = plan_.charge_text() if path == "direct" else {}
+    info["charge"] = {"worst": price, "best": price}
+    return {**info, "request": plan_.request.canonical()}
+
+
+def _renyi_orders(epsilon: str, delta_rdp: str, orders: Sequence[str] | None) -> list[str]:
     """The grid of a new Rényi dataset or allotment, checked. See dp._renyi_orders."""
-    try:
-        grid = checked_orders(orders) if orders is not None else DEFAULT_ORDERS
-        renyi_cap(epsilon, delta_rdp, grid)
-        return list(grid)
-    except DPError as error:
-        _raise(error)
+    grid = checked_orders([Decimal(a) for a in orders]) if orders is not None else DEFAULT_ORDERS
+    renyi_cap(Decimal(epsilon), Decimal(delta_rdp), grid)
+    return [str(a) for a in grid]
 
 
-def check_grid(relation: Any, dataset: str, partition_by: str | None, grid: str | None) -> None:
+def _check_grid(relation: str, dataset: str, partition_by: str | None, grid: Any) -> bool:
     """Refuse a partition grid that cannot be charged for. See dp._check_grid."""
-    try:
-        found = rows(
-            "SELECT d.unit, format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) AS type"
-            " FROM dp.dataset d, pg_attribute a WHERE d.name = $1 AND a.attrelid = $2::oid AND a.attname = $3",
-            ["text", "regclass", "name"],
-            [dataset, relation, partition_by],
+    found = rows(
+        "SELECT d.unit, format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) AS type"
+        " FROM dp.dataset d, pg_attribute a WHERE d.name = $1 AND a.attrelid = $2::oid AND a.attname = $3",
+        ["text", "regclass", "name"],
+        [dataset, relation, partition_by],
+    )
+    if not found or grid is None:
+        raise DPError(
+            OUT_OF_RANGE,
+            "partition_by names a column and goes together with grid",
+            'partition_by => \'day\', grid => \'{"origin": "2024-01-01", "width": "7 days"}\'',
         )
-        if not found or grid is None:
-            raise DPError(
-                OUT_OF_RANGE,
-                "partition_by names a column and goes together with grid",
-                'partition_by => \'day\', grid => \'{"origin": "2024-01-01", "width": "7 days"}\'',
-            )
-        if found[0]["unit"] != "row":
-            raise DPError(
-                OUT_OF_RANGE,
-                "partition accounts need a dataset whose unit is a row",
-                "Leave partition_by and grid out.",
-            )
-        check_grid_form(json.loads(grid), found[0]["type"])
-    except DPError as error:
-        _raise(error)
+    if found[0]["unit"] != "row":
+        raise DPError(
+            OUT_OF_RANGE,
+            "partition accounts need a dataset whose unit is a row",
+            "Leave partition_by and grid out.",
+        )
+    check_grid_form(grid, found[0]["type"])
+    return True
 
 
-def budget(dataset: str, who: str | None) -> dict[str, Any]:
+def _budget(dataset: str, who: str | None) -> dict[str, str]:
     """What is left of a dataset or of one role's allotment. See dp._budget_left."""
-    try:
-        left = catalog.budget(dataset, who)
-    except DPError as error:
-        _raise(error)
-    return {"epsilon": left.epsilon, "delta": left.delta, "used": left.used}
+    left = catalog.budget(dataset, who)
+    return {"epsilon": str(left.epsilon), "delta": str(left.delta), "used": str(left.used)}
+
+
+_ON_POLICY: dict[str, Callable[..., Any]] = {
+    "plan": _plan,
+    "renyi_orders": _renyi_orders,
+    "check_grid": _check_grid,
+    "budget": _budget,
+}
 
 
 def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
@@ -228,12 +229,6 @@ def _unfinished(error: Exception) -> DPError:
         "the call could not be completed",
         "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
     )
-
-
-def _raise(error: DPError) -> NoReturn:
-    refusal = _refusal(error)
-    plpy.error(error.message, sqlstate=error.sqlstate, hint=refusal["hint"] or "", detail=refusal["detail"] or "")
-    raise AssertionError
 
 
 def _locked() -> DPError:

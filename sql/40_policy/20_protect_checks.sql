@@ -44,9 +44,9 @@ COMMENT ON FUNCTION dp._check_unit(regclass, text, name, name[]) IS 'Checks that
 REVOKE ALL ON FUNCTION dp._check_unit(regclass, text, name, name[]) FROM PUBLIC;
 
 CREATE FUNCTION dp._check_grid(relation regclass, dataset text, partition_by name, grid jsonb) RETURNS void
-LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-from pg_epsilon import entry
-entry.check_grid(relation, dataset, partition_by, grid)
-$$;
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp._engine('check_grid', jsonb_build_object('relation', relation::text, 'dataset', dataset, 'partition_by', partition_by, 'grid', grid));
+END $$;
 COMMENT ON FUNCTION dp._check_grid(regclass, text, name, jsonb) IS 'Checks a declared partition grid: {"origin": ..., "width": ...} or {"list": [...]} over a column of a row-unit relation.';
 REVOKE ALL ON FUNCTION dp._check_grid(regclass, text, name, jsonb) FROM PUBLIC;

@@ -1,7 +1,7 @@
 CREATE FUNCTION dp._budget_left(dataset text, who name, OUT epsilon numeric, OUT delta numeric, OUT used numeric)
-LANGUAGE plpython3u STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-from pg_epsilon import entry
-return entry.budget(dataset, who)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT (v ->> 'epsilon')::numeric, (v ->> 'delta')::numeric, (v ->> 'used')::numeric
+  FROM dp._engine('budget', jsonb_build_object('dataset', dataset, 'who', who)) v
 $$;
 COMMENT ON FUNCTION dp._budget_left(text, name) IS 'What is left of a dataset (who NULL) or of a role''s allotment at its most spent leaf: the largest epsilon of one more Laplace charge, the delta, and the used part of the budget.';
 REVOKE ALL ON FUNCTION dp._budget_left(text, name) FROM PUBLIC;
