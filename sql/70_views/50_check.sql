@@ -81,6 +81,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'error', c.shape, 'this form of question is closed after a failure next to rows', format('Find the cause in the server''s log, then CALL dp.reopen_shape(%L)', c.shape)
   FROM dp.closed_shape c
   UNION ALL
+  SELECT 'error', p.relation::text, format('an index or constraint of it calls %s, which PostgreSQL may run as dp_owner while it plans a question', f.oid::regprocedure),
+         'Drop the index or constraint, or let a superuser read the function and own it.'
+  FROM protected p
+  CROSS JOIN LATERAL (SELECT p.relation AS oid UNION SELECT t.relid FROM pg_partition_tree(p.relation) t) part
+  JOIN pg_depend d ON d.refclassid = 'pg_proc'::regclass
+    AND (d.classid = 'pg_class'::regclass AND d.objid IN (SELECT x.indexrelid FROM pg_index x WHERE x.indrelid = part.oid)
+      OR d.classid = 'pg_constraint'::regclass AND d.objid IN (SELECT k.oid FROM pg_constraint k WHERE k.conrelid = part.oid))
+  JOIN pg_proc f ON f.oid = d.refobjid JOIN pg_roles r ON r.oid = f.proowner
+  WHERE NOT r.rolsuper GROUP BY p.relation, f.oid
+  UNION ALL
   SELECT 'error', 'dp_ledger', 'there is no ledger channel: no question can be answered', 'A superuser runs CALL dp.repair_channel().'
   WHERE NOT EXISTS (SELECT FROM pg_foreign_server s JOIN pg_user_mappings m ON m.srvid = s.oid WHERE s.srvname = 'dp_ledger' AND m.usename = 'dp_owner')
   UNION ALL

@@ -54,6 +54,14 @@ CASES = {
         "error",
         "REVOKE REFERENCES (id) ON people FROM alice",
     ),
+    "an index that calls an owner's function": (
+        "CREATE FUNCTION public.sly(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';"
+        " ALTER FUNCTION public.sly(int) OWNER TO boss; CREATE INDEX sly ON people (id) WHERE public.sly(1)",
+        "public.people",
+        "public.sly(integer)",
+        "error",
+        "DROP INDEX public.sly; DROP FUNCTION public.sly(int)",
+    ),
     "a grant to PUBLIC": (
         "GRANT SELECT ON people TO PUBLIC",
         "public.people",
