@@ -14,7 +14,7 @@ BEGIN
   END IF;
   SELECT d.object_identity INTO lost FROM pg_event_trigger_dropped_objects() d
   JOIN dp.relation_policy p ON p.partition_by IS NOT NULL AND p.relation = to_regclass(format('%I.%I', d.address_names[1], d.address_names[2]))
-  WHERE d.classid = 'pg_trigger'::regclass AND d.address_names[3] = 'dp_partition_key' LIMIT 1;
+  WHERE d.classid = 'pg_trigger'::regclass AND d.address_names[3] = '~dp_partition_key' LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('trigger %s keeps rows in their partition accounts', lost.object_identity), HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
   END IF;

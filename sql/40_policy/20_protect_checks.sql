@@ -30,6 +30,11 @@ BEGIN
     EXIT WHEN unit_path IS NULL OR i = cardinality(unit_path);
     SELECT k.confrelid INTO target FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
     WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i] ORDER BY k.oid LIMIT 1;
+    IF (SELECT count(DISTINCT k.confrelid) FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
+        WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i]) > 1 THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s has foreign keys to several relations', unit_path[i], source),
+        HINT = 'A step of unit_path leads to one relation: drop the other foreign key, or use another column.';
+    END IF;
     IF target IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s has no validated foreign key of its own', unit_path[i], source),
         HINT = 'Every step of unit_path but the last must be a single-column, validated foreign key.';
@@ -39,6 +44,12 @@ BEGIN
     END IF;
     source := target;
   END LOOP;
+  BEGIN
+    EXECUTE format('SELECT FROM (SELECT NULL::%s AS u) s GROUP BY u',
+                   (SELECT format_type(a.atttypid, NULL) FROM pg_attribute a WHERE a.attrelid = source AND a.attname = COALESCE(unit_path[cardinality(unit_path)], unit_column)));
+  EXCEPTION WHEN undefined_function THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('the unit key of %s has a type without equality', relation), HINT = 'A privacy unit is told from another by its key: use a column of a type that can be compared.';
+  END;
 END $$;
 COMMENT ON FUNCTION dp._check_unit(regclass, text, name, name[]) IS 'Checks that every row of a relation reaches its privacy unit (composition.md 1.2, 1.3).';
 REVOKE ALL ON FUNCTION dp._check_unit(regclass, text, name, name[]) FROM PUBLIC;

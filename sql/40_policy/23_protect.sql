@@ -17,7 +17,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO dp_owner', (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
   END IF;
   IF partition_by IS NOT NULL THEN
-    EXECUTE format('CREATE OR REPLACE TRIGGER dp_partition_key BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION dp._partition_key_immutable(%L)', relation, partition_by);
+    -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
+    EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_partition_key" BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION dp._partition_key_immutable(%L)', relation, partition_by);
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) IS

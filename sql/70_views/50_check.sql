@@ -54,7 +54,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'error', p.relation::text, format('it shares rows with %s, which is protected too', k), 'One row has one account: detach the part, or unprotect one of them.'
   FROM protected p CROSS JOIN LATERAL dp._protected_kin(p.relation) k
   UNION ALL
-  SELECT 'warning', p.relation::text, 'rows could be moved between its partitions: every question is charged to the whole relation', format('ALTER TABLE %s ENABLE TRIGGER dp_partition_key; it must have no inheritance children', p.relation)
+  SELECT 'warning', p.relation::text, 'rows could be moved between its partitions: every question is charged to the whole relation', format('ALTER TABLE %s ENABLE TRIGGER "~dp_partition_key"; it must have no inheritance children', p.relation)
   FROM protected p WHERE p.partition_by IS NOT NULL AND NOT dp._partition_key_held(p.relation)
   UNION ALL
   SELECT 'warning', f.oid::regprocedure::text, format('analysts may run it with the rights of %I, who can read protected rows', o.rolname), format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC and from analysts, unless it tells nothing about rows', f.oid::regprocedure)

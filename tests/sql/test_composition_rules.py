@@ -283,11 +283,11 @@ def test_5_2_leaves_hold_only_while_rows_cannot_move(cluster: Cluster) -> None:
     cluster.psql("CALL dp.describe_column('moved', 'day')", user="boss")
     with cluster.connect("alice") as alice, cluster.connect("boss") as boss:
         with refused("42501", "dp.unprotect"):
-            boss.execute("DROP TRIGGER dp_partition_key ON moved")
+            boss.execute('DROP TRIGGER "~dp_partition_key" ON moved')
         count(alice, table="moved", predicate=week, epsilon=0.1)
-        boss.execute("ALTER TABLE moved DISABLE TRIGGER dp_partition_key")
+        boss.execute('ALTER TABLE moved DISABLE TRIGGER "~dp_partition_key"')
         count(alice, table="moved", predicate=week, epsilon=0.1)
-        boss.execute("ALTER TABLE moved ENABLE TRIGGER dp_partition_key")
+        boss.execute('ALTER TABLE moved ENABLE TRIGGER "~dp_partition_key"')
         count(alice, table="moved", predicate=week, epsilon=0.1)
         boss.execute("CREATE TABLE moved_too () INHERITS (moved)")
         count(alice, table="moved", predicate=week, epsilon=0.1)

@@ -242,3 +242,34 @@ def test_tables_without_policy_are_altered_freely(cluster: Cluster) -> None:
         before = one(root, "SELECT version FROM dp.policy_state")
         alice.execute("CREATE TEMP TABLE mine (a int); ALTER TABLE mine RENAME a TO b; DROP TABLE mine")
         assert one(root, "SELECT version FROM dp.policy_state") == before
+
+
+def test_a_unit_that_cannot_be_told_or_reached_is_refused(cluster: Cluster) -> None:
+    """A key without equality, and a step whose foreign keys lead to two relations (composition.md 1.2)."""
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE documents (owner json)")
+        boss.execute("CREATE TABLE others (id int PRIMARY KEY)")
+        boss.execute("CREATE TABLE visits (order_id int REFERENCES orders REFERENCES others)")
+        with refused("DP005", "type without equality"):
+            boss.execute("CALL dp.protect('documents', 'shop', unit_column => 'owner')")
+        with refused("DP005", "foreign keys to several relations"):
+            boss.execute("CALL dp.protect('visits', 'shop', unit_path => '{order_id,customer_id}')")
+        boss.execute("DROP TABLE documents, visits, others")
+
+
+def test_no_trigger_of_the_table_comes_after_ours(cluster: Cluster) -> None:
+    """A BEFORE trigger that moves the partition key is caught, whatever ordinary name it has (composition.md 5.2)."""
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE shifted (day int, n int)")
+        boss.execute("INSERT INTO shifted VALUES (1, 1)")
+        grid = '{"origin": 0, "width": 10}'
+        boss.execute(f"CALL dp.protect('shifted', 'people', partition_by => 'day', grid => '{grid}')")
+        boss.execute(
+            "CREATE FUNCTION public.shift() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN NEW.day := NEW.day + 100; RETURN NEW; END'"
+        )
+        boss.execute("CREATE TRIGGER zzz BEFORE UPDATE ON shifted FOR EACH ROW EXECUTE FUNCTION public.shift()")
+        with refused("42501", "partition key"):
+            boss.execute("UPDATE shifted SET n = 2")
+        boss.execute("CALL dp.unprotect('shifted')")
+        boss.execute("DROP TABLE shifted; DROP FUNCTION public.shift()")
