@@ -160,7 +160,13 @@ def compile_request(
         partitions=touched_partitions(policy, where, scope, fold),
         data_version=policy.data_version_at(clock),
     )
-    if request.cells * max(1, len(aggregates)) > MAX_KEYS:
+    _check_size(request)
+    return request
+
+
+def _check_size(request: Request) -> None:
+    """Limits are checked on public bounds, before the charge (composition.md §10.3)."""
+    if request.cells * max(1, len(request.aggregates)) > MAX_KEYS:
         raise DPError(
             OUT_OF_RANGE,
             f"more than {MAX_KEYS} groups and aggregates in one answer",
@@ -168,7 +174,6 @@ def compile_request(
         )
     if request.answer_size > MAX_ANSWER:
         raise DPError(OUT_OF_RANGE, "the answer could be larger than 64 MB", "Group by fewer keys, or ask in parts.")
-    return request
 
 
 def _check_meaning(settings: Mapping[str, str | None]) -> None:
