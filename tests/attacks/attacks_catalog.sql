@@ -26,11 +26,11 @@ SELECT * FROM pg_statistic_ext_data
 == pg_stats_ext | all ok
 SELECT * FROM pg_stats_ext
 == pg_stat_user_tables | proxy ok, direct 42501
-SELECT relname, n_live_tup, n_tup_ins, seq_tup_read, last_analyze FROM pg_stat_user_tables
+SELECT relname, n_live_tup, n_tup_ins, seq_tup_read, last_analyze FROM pg_stat_user_tables ORDER BY 1
 == pg_stat_all_indexes | proxy ok, direct 42501
-SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes
+SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes ORDER BY 1
 == pg_statio | proxy ok, direct 42501
-SELECT relname, heap_blks_read FROM pg_statio_user_tables
+SELECT relname, heap_blks_read FROM pg_statio_user_tables ORDER BY 1
 == pg_stat_get_live_tuples | proxy ok=0, direct 42501
 SELECT pg_stat_get_live_tuples('people'::regclass)
 == pg_stat_get_tuples_inserted | proxy ok=0, direct 42501

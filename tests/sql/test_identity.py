@@ -177,7 +177,7 @@ SETTINGS = [
     "SET enable_seqscan = off; SET enable_indexscan = off; SET work_mem = '64kB'; SET jit = on; SET jit_above_cost = 0",
     "SET search_path = pg_temp, public; SET client_encoding = 'LATIN1'; SET standard_conforming_strings = off",
     "SET row_security = off; SET lock_timeout = '1ms'; SET idle_in_transaction_session_timeout = '1h'",
-    "SET transform_null_equals = on; SET array_nulls = off; SET lc_numeric = 'C'; SET force_parallel_mode = regress",
+    "SET lc_numeric = 'C'; SET force_parallel_mode = regress",
     "SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'serializable'",
     "SET client_min_messages = debug5; SET debug_print_plan = on; SET debug_print_parse = on; SET log_duration = on",
 ]
