@@ -98,11 +98,6 @@ class BoundParams:
     formats: tuple[int, ...]
     values: tuple[bytes | None, ...]
 
-    def format_of(self, index: int) -> int:
-        if not self.formats:
-            return 0
-        return self.formats[0] if len(self.formats) == 1 else self.formats[index]
-
 
 class AnalystUpstream(Protocol):
     """The private database, asked on behalf of one authenticated analyst. Errors arrive as Refusal."""
