@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -53,6 +54,8 @@ class Facade:
 class Private:
     """The private database, as the gateway role. passfile: a file that holds the password alone, if not given here.
 
+    pool_size: most connections that a worker process holds; pool_warm: those it keeps open with the engine loaded.
+
     tls: verify the server against tls_ca (empty: the system's); without it, TLS if the server offers it, unverified.
     """
 
@@ -63,6 +66,7 @@ class Private:
     password: str = field(default="", repr=False)
     passfile: str = ""
     pool_size: int = 8
+    pool_warm: int = 2
     tls: bool = False
     tls_ca: str = ""
 
@@ -88,12 +92,43 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Process:
+    """workers: processes that serve one port (SO_REUSEPORT); limits and the pool are each worker's own.
+
+    drain_timeout: seconds from SIGTERM that running statements and open transactions have to finish.
+    """
+
+    workers: int = 1
+    drain_timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Log:
+    """To standard error. format: logfmt or json, one line an event; level: debug, info, warning or error."""
+
+    format: str = "logfmt"
+    level: str = "info"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """http://host:port/metrics for Prometheus. port 0: none. host must be a loopback address unless allow_remote."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    allow_remote: bool = False
+
+
+@dataclass(frozen=True)
 class Config:
     listen: Listen = Listen()
     facade: Facade = Facade()
     private: Private = Private()
     admin: Admin = Admin()
     limits: Limits = Limits()
+    process: Process = Process()
+    log: Log = Log()
+    metrics: Metrics = Metrics()
 
     def gateway_password(self) -> str | None:
         if self.private.password:
@@ -116,9 +151,59 @@ def load(path: str | None, environment: Mapping[str, str] = os.environ) -> Confi
     sections = {item.name: getattr(config, item.name) for item in fields(config)}
     if unknown := set(tables) - set(sections):
         raise ConfigError(f"unknown section [{min(unknown)}]")
-    return replace(
-        config, **{name: _section(name, value, tables.get(name, {}), environment) for name, value in sections.items()}
+    for name in sections:
+        if not isinstance(tables.get(name, {}), dict):
+            raise ConfigError(f"{name} is a section: write [{name}]")
+    return checked(
+        replace(
+            config,
+            **{name: _section(name, value, tables.get(name, {}), environment) for name, value in sections.items()},
+        )
     )
+
+
+_CHOICES = {("log", "format"): ("logfmt", "json"), ("log", "level"): ("debug", "info", "warning", "error")}
+_LEAST = {
+    ("private", "pool_size"): 1,
+    ("private", "pool_warm"): 0,
+    ("limits", "parser_threads"): 1,
+    ("process", "workers"): 1,
+    ("process", "drain_timeout"): 0,
+}
+_PORTS = (("listen", "port"), ("facade", "port"), ("private", "port"), ("metrics", "port"))
+
+
+def checked(config: Config) -> Config:
+    """The same settings, if they make sense by themselves and together. Raises ConfigError, which tells no value."""
+
+    def value(section: str, key: str) -> Any:
+        return getattr(getattr(config, section), key)
+
+    for (section, key), choices in _CHOICES.items():
+        if value(section, key) not in choices:
+            raise ConfigError(f"{section}.{key} must be one of {', '.join(choices)}")
+    for (section, key), least in _LEAST.items():
+        if not value(section, key) >= least:
+            raise ConfigError(f"{section}.{key} must be at least {least}")
+    for section, key in _PORTS:
+        if not 0 <= value(section, key) <= 65535:
+            raise ConfigError(f"{section}.{key} must be between 0 and 65535")
+    if bool(config.listen.tls_cert) != bool(config.listen.tls_key):
+        raise ConfigError("listen.tls_cert and listen.tls_key belong together")
+    if config.listen.tls_required and not config.listen.tls_cert:
+        raise ConfigError("listen.tls_required needs listen.tls_cert and listen.tls_key")
+    if not (config.listen.host or config.listen.unix_socket):
+        raise ConfigError("listen.host or listen.unix_socket must say where clients connect")
+    if config.metrics.port and not config.metrics.allow_remote and not _is_loopback(config.metrics.host):
+        raise ConfigError("metrics.host must be a loopback address, unless metrics.allow_remote is true")
+    return config
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may lead elsewhere tomorrow
 
 
 def _section(section: str, defaults: S, table: Mapping[str, Any], environment: Mapping[str, str]) -> S:
