@@ -149,6 +149,8 @@ def test_settings_file_and_environment(tmp_path: Path) -> None:
     environment = {
         "PG_EPSILON_LISTEN_PORT": "7001",
         "PG_EPSILON_LISTEN_TLS_REQUIRED": "on",
+        "PG_EPSILON_LISTEN_TLS_CERT": "cert.pem",
+        "PG_EPSILON_LISTEN_TLS_KEY": "key.pem",
         "PG_EPSILON_PRIVATE_PASSFILE": str(secret),
     }
     config = load(str(file), environment)
