@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
-from pg_epsilon.query.domain import MAX_KEYS, key_domain, key_sql
+from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.expression import Fold, Scope, compile_expression, compile_predicate
+from pg_epsilon.query.keys import Key, compile_key
 from pg_epsilon.query.parse import ast, deparse, parse_expression
 from pg_epsilon.query.partition import Partitions, touched_partitions
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.source import Source, single
 
 ROWS, UNITS, COLUMN = "rows", "units", "column"
 MEMBERS = frozenset(
@@ -24,15 +26,6 @@ MAX_AGGREGATES = 64
 MAX_ANSWER = 64 * 1024 * 1024
 MECHANISMS = ("auto", "laplace", "gaussian")
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
-
-
-@dataclass(frozen=True)
-class Key:
-    """A group key: the declared domain in order, and SQL that gives a row's key as one of its texts."""
-
-    name: str
-    sql: str
-    domain: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,7 @@ class Request:
     """A validated question about one protected relation; everything in it is public."""
 
     policy: Policy
+    source: Source
     call: str
     predicate: str | None
     keys: tuple[Key, ...]
@@ -138,7 +132,7 @@ def compile_request(
     )
     where = _text(document.get("where"), "where")
     predicate = _predicate(where, scope, fold)
-    keys = tuple(_key(text, scope) for text in _list(document.get("keys"), "keys"))
+    keys = tuple(compile_key(_text(text, "keys") or "", scope) for text in _list(document.get("keys"), "keys"))
     aggregates = tuple(_aggregate(a, policy, scope, fold) for a in _list(document.get("aggregates"), "aggregates"))
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
@@ -147,8 +141,11 @@ def compile_request(
     mechanism = document.get("mechanism") or settings.get("dp.mechanism") or "auto"
     if mechanism not in MECHANISMS:
         raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
+    partitions = touched_partitions(policy, where, scope, fold)
+    restrictions = ([partitions.sql] if partitions else []) + ([predicate] if predicate else [])
     request = Request(
         policy=policy,
+        source=single(policy, restrictions),
         call=str(document.get("call") or "block"),
         predicate=predicate,
         keys=keys,
@@ -157,7 +154,7 @@ def compile_request(
         mechanism=mechanism,
         fresh=document.get("fresh") is True,
         confidence=_confidence(settings.get("dp.confidence")),
-        partitions=touched_partitions(policy, where, scope, fold),
+        partitions=partitions,
         data_version=policy.data_version_at(clock),
     )
     _check_size(request)
@@ -194,19 +191,6 @@ def _predicate(text: str | None, scope: Scope, fold: Fold) -> str | None:
             near = " ".join(text[error.position : error.position + 40].split())
             error.detail = f'At character {error.position + 1} of the predicate, near "{near}".'
         raise
-
-
-def _key(text: Any, scope: Scope) -> Key:
-    node = parse_expression(_text(text, "keys") or "")
-    if not isinstance(node, ast.ColumnRef):
-        raise DPError(SHAPE, f"cannot group by {deparse(node)}", "Group by columns with a declared domain.")
-    (name,) = compile_expression(deparse(node), scope, _no_fold).columns
-    column = scope.relation.columns[name]
-    return Key(name, key_sql(column, scope.sql_alias), key_domain(column))
-
-
-def _no_fold(sql: Sequence[str]) -> Sequence[str | None]:
-    raise DPError(SHAPE, "a group key is a column", "Group by columns with a declared domain.")
 
 
 def _aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate:

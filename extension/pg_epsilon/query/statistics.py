@@ -7,31 +7,28 @@ per unit keeps, of each unit, a function of that unit's own rows (§2.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import COLUMN, UNITS, Aggregate, Request
 
 
 def statement(request: Request) -> str:
     """The statistics statement of a request: total operators over declared columns only, one scan."""
-    if not request.policy.has_user_units:
+    if not request.source.has_user_units:
         return _row_statement(request)
     return _grouped_user_statement(request) if request.keys else _user_statement(request)
 
 
 def needs_row_cap(request: Request) -> bool:
     """Whether rows beyond max_rows_per_unit must be dropped: rows count, or a unit may stand in too many groups."""
-    if not request.policy.has_user_units or request.policy.max_rows_per_unit is None:
+    if not request.source.has_user_units or request.source.kappa is None:
         return False
     rows_counted = any(a.of != UNITS for a in request.aggregates)
-    return rows_counted or request.policy.max_rows_per_unit < request.cells
+    return rows_counted or request.source.kappa < request.cells
 
 
 def _row_statement(request: Request) -> str:
     keys = [f"{key.sql} AS k{i}" for i, key in enumerate(request.keys, 1)]
     counts = [f"{_count(a.argument, a.filter)} AS a{i}" for i, a in enumerate(request.aggregates, 1)]
-    inner = f"SELECT {', '.join(keys + counts)} FROM {_source(request.policy)}{_where(request)}"
+    inner = f"SELECT {', '.join(keys + counts)} FROM {request.source.sql}{request.source.where}"
     if not keys:
         return inner
     grouped = f"{inner} GROUP BY {', '.join(str(i) for i in range(1, len(keys) + 1))}"
@@ -40,9 +37,9 @@ def _row_statement(request: Request) -> str:
 
 def _user_statement(request: Request) -> str:
     """Ungrouped, user units: per unit first, then over units; keeping κ of a unit's matching rows is least(n, κ)."""
-    unit = _unit(request.policy)
+    source = request.source
     simple = all(a.of == UNITS and a.filter is None for a in request.aggregates)
-    inner = [f"{unit} AS u"]
+    inner = [f"{source.unit} AS u"]
     outer = []
     for i, a in enumerate(request.aggregates, 1):
         if simple:
@@ -51,28 +48,25 @@ def _user_statement(request: Request) -> str:
             inner.append(f"bool_or({a.filter or 'true'}) AS b{i}")
             outer.append(f"count(*) FILTER (WHERE b{i}) AS a{i}")
         else:
-            inner.append(f"least({_count(a.argument, a.filter)}, {request.policy.max_rows_per_unit}) AS n{i}")
+            inner.append(f"least({_count(a.argument, a.filter)}, {source.kappa}) AS n{i}")
             outer.append(f"coalesce(sum(n{i}), 0)::bigint AS a{i}")
-    per_unit = (
-        f"SELECT {', '.join(inner)} FROM {_source(request.policy)}{_where(request, f'{unit} IS NOT NULL')} GROUP BY 1"
-    )
+    per_unit = f"SELECT {', '.join(inner)} FROM {source.sql}{source.where} GROUP BY 1"
     return f"SELECT {', '.join(outer)} FROM ({per_unit}) AS s"
 
 
 def _grouped_user_statement(request: Request) -> str:
     """Grouped, user units: rows (capped per unit, if they must be) → per key and unit → per key."""
-    policy, n = request.policy, len(request.keys)
-    unit = _unit(policy)
+    source, n = request.source, len(request.keys)
     names = [f"k{i}" for i in range(1, n + 1)]
-    columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)] + [f"{unit} AS u"]
+    columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)] + [f"{source.unit} AS u"]
     columns += [f"{_flag(a)} AS f{i}" for i, a in enumerate(request.aggregates, 1)]
     capped = needs_row_cap(request)
-    columns += [f"{_row_order(policy)} AS o"] if capped else []
-    rows = f"SELECT {', '.join(columns)} FROM {_source(policy)}{_where(request, f'{unit} IS NOT NULL')}"
+    columns += [f"{source.order} AS o"] if capped else []
+    rows = f"SELECT {', '.join(columns)} FROM {source.sql}{source.where}"
     rows = f"({rows}) AS q WHERE {_in_domain(request, 'q')}"
     if capped:
         ranked = f"SELECT q.*, row_number() OVER (PARTITION BY u ORDER BY o) AS rn FROM {rows}"
-        rows = f"({ranked}) AS p WHERE rn <= {policy.max_rows_per_unit}"
+        rows = f"({ranked}) AS p WHERE rn <= {source.kappa}"
     positions = ", ".join(str(i) for i in range(1, n + 2))
     inner = [*names, "u"]
     outer = list(names)
@@ -98,48 +92,6 @@ def _flag(aggregate: Aggregate) -> str:
     return f"coalesce({' AND '.join(parts)}, false)" if parts else "true"
 
 
-def _source(policy: Policy) -> str:
-    """FROM: the relation as r, joined along its unit path as p1, p2, …: foreign keys onto unique columns add no row."""
-    sql = f"{_name(policy.relation.schema, policy.relation.name)} AS r"
-    alias = "r"
-    for i, hop in enumerate(policy.unit_path[:-1], 1):
-        sql += (
-            f" JOIN {'ONLY ' if hop.only else ''}{_name(hop.schema or '', hop.name or '')} AS p{i}"
-            f" ON p{i}.{_ident(hop.referenced or '')} = {alias}.{_ident(hop.column)}"
-        )
-        alias = f"p{i}"
-    return sql
-
-
-def _unit(policy: Policy) -> str:
-    if policy.unit_path:
-        alias = "r" if len(policy.unit_path) == 1 else f"p{len(policy.unit_path) - 1}"
-        return f"{alias}.{_ident(policy.unit_path[-1].column)}"
-    return f"r.{_ident(policy.unit_column or '')}"
-
-
-def _row_order(policy: Policy) -> str:
-    """A total order of a unit's rows that depends on nothing but the rows: the primary key, else the whole row.
-
-    Not a cast to text: the table's owner could say what function that is.
-    """
-    if policy.primary_key:
-        return f"ROW({', '.join(f'r.{_ident(name)}' for name in policy.primary_key)})"
-    return "pg_catalog.textin(pg_catalog.record_out(r.*))"
-
-
-def _where(request: Request, *extra: str) -> str:
-    conditions = [f"({c})" for c in _conditions(request)] + list(extra)
-    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-def _conditions(request: Request) -> Iterable[str]:
-    if request.partitions is not None:
-        yield request.partitions.sql
-    if request.predicate is not None:
-        yield request.predicate
-
-
 def _in_domain(request: Request, alias: str) -> str:
     """Keeps only declared keys, so that what reaches the core is bounded by a public number."""
     parts = []
@@ -153,11 +105,3 @@ def _in_domain(request: Request, alias: str) -> str:
 def _literal(text: str) -> str:
     escaped = text.replace("'", "''")
     return f"E'{escaped.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{escaped}'"
-
-
-def _ident(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _name(schema: str, name: str) -> str:
-    return f"{_ident(schema)}.{_ident(name)}"
