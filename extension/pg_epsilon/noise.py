@@ -2,7 +2,7 @@
 
 Every draw is one call that names its kind, its declared sensitivity, its scale (by epsilon or rho) and the exact
 values. Integer noise comes from OpenDP's exact samplers (Canonne, Kamath, Steinke 2020, from the operating system's
-entropy); selection and Bernoulli(e^-x) are ours, from `secrets`, each with its proof. There is no seed and no replay
+entropy); selection is ours, from `secrets`, with its proof. There is no seed and no replay
 in here. A mechanism takes a `NoiseSource` as an argument and `current()` is what production passes, so that a test
 can pass an object that records or replays.
 
@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import operator
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from math import lcm
 from typing import Protocol, cast
 
@@ -55,6 +58,12 @@ class NoiseSource(Protocol):
         """The exponential mechanism: i with probability proportional to exp(epsilon * scores[i] / 2 sensitivity)."""
         ...
 
+    def select_in_runs(
+        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+    ) -> int:
+        """The same over sum(sizes) candidates, the first sizes[0] of score scores[0] and so on."""
+        ...
+
 
 class Noise:
     """The production source: operating system entropy, exact samplers."""
@@ -82,59 +91,85 @@ class Noise:
     def select(self, scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str) -> int:
         """Exponential mechanism: i with probability exactly proportional to exp(epsilon * scores[i] / 2 sensitivity).
 
+        `select_in_runs` with a run for each candidate. The number of scores must be public and at least 1.
+        """
+        return self.select_in_runs([1] * len(scores), scores, sensitivity=sensitivity, epsilon=epsilon, label=label)
+
+    def select_in_runs(
+        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+    ) -> int:
+        """Exponential mechanism over sum(sizes) candidates in a row, the first sizes[0] of score scores[0] and so on.
+
+        Candidate i is returned with probability exactly proportional to exp(epsilon * its score / 2 sensitivity). The
+        number of candidates must be public and at least 1; how they fall into runs of one score may be private.
         sensitivity > 0: the largest change of any one score that one unit can cause, in units of the scores.
         epsilon in (0, 1000]: the log-odds of any two outcomes move by at most epsilon (so pure epsilon and, the
         mechanism being epsilon-bounded-range, a*epsilon^2/8 at order a; composition.md §4, row 3).
-        The number of scores must be public and at least 1. DP005 for parameters out of range.
+        DP005 for parameters out of range.
 
-        Proof. Let g_i = epsilon (max - scores[i]) / (2 sensitivity) >= 0. A round proposes i uniformly and accepts it
-        with probability e^(-g_i), so it returns i with probability e^(-g_i)/k, and, rounds being independent, the
-        first accepted index is i with probability e^(-g_i) / sum_j e^(-g_j). Everything is rational and
-        `bernoulli_exp` is exact: no weight over- or underflows (dp-pqd.md §2.5). The best score is accepted whenever
-        it is proposed: k rounds are expected at most. OpenDP's noisy max is not used: for pure DP it is
-        permute-and-flip, which is not bounded-range.
+        Proof. Let g_j = epsilon (max - scores[j]) / (2 sensitivity) >= 0, rational, and h_j an integer with
+        0 <= h_j <= g_j / ln 2, hence e^(-g_j) <= 2^(-h_j). A round proposes run j with probability proportional to
+        the integer sizes[j] 2^(H - h_j), H = max h, and accepts it with probability e^(-g_j) 2^(h_j) <= 1: the first
+        accepted run is j with probability proportional to sizes[j] e^(-g_j), and the candidate is uniform in it. The
+        proposal is exact (integers), and so is the acceptance (`_bernoulli_scaled`): no weight over- or underflows
+        (dp-pqd.md §2.5). With h_j = floor(g_j / ln 2), cut at _DEPTH, every second round is accepted. OpenDP's noisy
+        max is not used: for pure DP it is permute-and-flip, which is not bounded-range.
         """
         factor = checked_epsilon(epsilon) / (2 * checked_sensitivity(sensitivity))
-        if not scores:
-            raise ValueError("select needs at least one score")
+        if len(sizes) != len(scores) or min(sizes, default=0) < 1:
+            raise ValueError("a selection needs at least one score, and a positive size for each")
         exact = [rational(score, "score") for score in scores]
         common = lcm(*(score.denominator for score in exact))
         lattice = [score.numerator * (common // score.denominator) for score in exact]
         best, factor = max(lattice), factor / common
+        up, down = factor.numerator * _HALVINGS.numerator, factor.denominator * _HALVINGS.denominator
+        halvings = [min((best - score) * up // down, _DEPTH) for score in lattice]
+        ends = list(accumulate(size << (_DEPTH - h) for size, h in zip(sizes, halvings, strict=True)))
         while True:
-            proposal = secrets.randbelow(len(lattice))
-            if _bernoulli_exp((best - lattice[proposal]) * factor.numerator, factor.denominator):
-                return proposal
+            run = bisect_right(ends, secrets.randbelow(ends[-1]))
+            if _bernoulli_scaled((best - lattice[run]) * factor, halvings[run]):
+                return sum(sizes[:run]) + secrets.randbelow(sizes[run])
 
 
-def bernoulli_exp(x: Fraction | int) -> bool:
-    """True with probability exactly e^(-x), for rational x >= 0. A building block of primitives, not a mechanism.
+# 1 / ln 2, from below, and how many halvings a proposal of `select` looks at; more of them only cost time.
+_HALVINGS = Fraction(14426950408889634, 10**16)
+_DEPTH = 192
+_BITS = 96
 
-    Proof (Canonne, Kamath, Steinke 2020, algorithm 1). For 0 <= g <= 1 toss coins with probabilities g/1, g/2, g/3,
-    ... until the first failure, at toss K: Pr[K > k] = g^k / k!, hence Pr[K odd] = sum over even k of (Pr[K > k] -
-    Pr[K > k+1]) = sum_k (-g)^k / k! = e^(-g). For x > 1: e^(-x) = (e^(-1))^floor(x) * e^(-(x - floor(x))), one coin
-    per factor, stopping at the first failure (so fewer than two coins are expected however large x is). A coin n/d is
-    `randbelow(d) < n`: exact.
+
+def _bernoulli_scaled(gap: Fraction, halvings: int) -> bool:
+    """True with probability exactly e^(-gap) 2^halvings, for 0 <= halvings <= gap / ln 2.
+
+    Proof. U is uniform in [0, 1), its bits drawn as they are needed: after b bits it lies in [k, k + 1) / 2^b. The
+    probability p is enclosed in p' - e, p' + e with e = 10^-digits (`_scaled`). U < p is decided once the intervals
+    do not meet; so the answer is that of the comparison of U with p itself. Each pass is undecided with probability
+    below 2^-90.
     """
-    if x < 0:
-        raise ValueError("bernoulli_exp needs x >= 0")
-    return _bernoulli_exp(x.numerator, x.denominator)
-
-
-def _bernoulli_exp(numerator: int, denominator: int) -> bool:
-    whole, rest = divmod(numerator, denominator)
-    for _ in range(whole):
-        if not _bernoulli_exp_unit(1, 1):
+    drawn, bits = 0, 0
+    while True:
+        drawn, bits = drawn << _BITS | secrets.randbits(_BITS), bits + _BITS
+        digits = bits * 3 // 10
+        middle, error = _scaled(gap, halvings, digits), Fraction(1, 10**digits)
+        if Fraction(drawn + 1, 1 << bits) <= middle - error:
+            return True
+        if Fraction(drawn, 1 << bits) >= middle + error:
             return False
-    return _bernoulli_exp_unit(rest, denominator)
 
 
-def _bernoulli_exp_unit(numerator: int, denominator: int) -> bool:
-    """Bernoulli(e^-g) for g = numerator/denominator in [0, 1]."""
-    tosses = 1
-    while secrets.randbelow(denominator * tosses) < numerator:
-        tosses += 1
-    return tosses % 2 == 1
+def _scaled(gap: Fraction, halvings: int, digits: int) -> Fraction:
+    """e^(-gap) 2^halvings to within 10^-digits.
+
+    decimal's ln and exp are correctly rounded: x = gap - halvings ln 2 >= 0 has an error below 10^-(digits + 3), which
+    changes e^-x <= 1 by at most as much.
+    """
+    context = Context(prec=digits + len(str(gap.numerator // gap.denominator)) + 6, Emin=-(10**9), Emax=10**9)
+    numerator, denominator = context.create_decimal(gap.numerator), context.create_decimal(gap.denominator)
+    x = context.subtract(
+        context.divide(numerator, denominator), context.multiply(Decimal(halvings), context.ln(Decimal(2)))
+    )
+    if x > 3 * (digits + 2):
+        return Fraction(0)
+    return Fraction(context.exp(x.copy_negate()))
 
 
 def _on_lattice(exact: Sequence[int]) -> list[int]:

@@ -52,6 +52,13 @@ class Recorder:
         scale = float(2 * Fraction(sensitivity) / Fraction(epsilon))
         return self._note("select", label, scores, sensitivity, epsilon, scale, draw)[0]
 
+    def select_in_runs(
+        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+    ) -> int:
+        """Noted candidate by candidate: how they fall into runs is private, their number is not."""
+        each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
+        return self.select(each, sensitivity=sensitivity, epsilon=epsilon, label=label)
+
     def _note(
         self,
         kind: str,

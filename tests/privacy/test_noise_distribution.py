@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
@@ -19,7 +19,7 @@ import pytest
 from scipy.stats import chi2, ncx2, norm
 
 from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
-from pg_epsilon.noise import Noise, NoiseSource, bernoulli_exp, current
+from pg_epsilon.noise import Noise, NoiseSource, _bernoulli_scaled, _scaled, current
 from privacy.broken_noise import (
     Antithetic,
     DoubleZero,
@@ -272,13 +272,36 @@ def test_selection_agrees_with_opendp() -> None:
     check_select(Gumbel())
 
 
-@pytest.mark.parametrize("x", ["0", "1/7", "1", "5/2", "3"])
-def test_bernoulli_exp_is_exact(x: str) -> None:
-    """True with probability e^-x: 60,000 coins; a quarter off is seen (power > 0.999). False alarm <= 1e-6."""
-    exact, n = math.exp(-float(Fraction(x))), 60_000
-    hits = sum(bernoulli_exp(Fraction(x)) for _ in range(n))
+@pytest.mark.parametrize("shift", [0, 10**6])
+def test_selection_in_runs_is_the_exponential_mechanism(shift: int) -> None:
+    """Runs of 1, 3, 1, 40 and 2 candidates, the largest far down, against the law by candidate. False alarm <= 1e-6."""
+    sizes, scores = [1, 3, 1, 40, 2], [Fraction(s) + shift for s in ("0", "1", "2.5", "-1.5", "2")]
+    each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
+    law = selection_law(each, Fraction(2), 1)
+    picks = Counter(
+        current().select_in_runs(sizes, scores, sensitivity=1, epsilon=Fraction(2), label="audit")
+        for _ in range(SELECTIONS)
+    )
+    groups = [(0,), (1,), (2,), (3,), (4,), tuple(range(5, 45)), (45,), (46,)]
+    assert_fits([sum(picks[i] for i in g) for g in groups], [sum(law[i] for i in g) for g in groups], "selection")
+
+
+@pytest.mark.parametrize("gap", ["0", "1/7", "1", "5/2", "3", "1000000007/1000000000"])
+def test_the_coin_of_a_selection_is_exact(gap: str) -> None:
+    """True with probability e^-gap 2^halvings: a quarter off is seen (power > 0.999). False alarm <= 1e-6."""
+    halvings, n = int(float(Fraction(gap)) / math.log(2)), 20_000
+    exact = math.exp(-float(Fraction(gap))) * 2**halvings
+    hits = sum(_bernoulli_scaled(Fraction(gap), halvings) for _ in range(n))
     if exact == 1.0:
         assert hits == n
         return
     assert_fits([hits, n - hits], [exact, 1 - exact], "coin")
     assert power([0.75 * exact, 1 - 0.75 * exact], [exact, 1 - exact], n) > 0.999
+
+
+def test_an_undecided_coin_draws_further_bits() -> None:
+    """The enclosure is as narrow as it says, at every number of digits."""
+    exact = Fraction(Context(prec=200).exp(Decimal(-1)))
+    for digits in (28, 57, 120):
+        assert abs(_scaled(Fraction(1), 1, digits) - 2 * exact) <= Fraction(1, 10**digits)
+    assert _scaled(Fraction(10**12), 192, 28) == 0

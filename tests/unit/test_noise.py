@@ -28,7 +28,7 @@ from pg_epsilon.accounting.margins import (
     laplace_tail,
 )
 from pg_epsilon.errors import DPError
-from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN, bernoulli_exp, current
+from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN, current
 
 PACKAGE = Path(pg_epsilon.__file__).parent
 SOME = settings(database=None, deadline=None, max_examples=60)
@@ -81,15 +81,17 @@ def test_selection_of_one_and_by_a_landslide() -> None:
     assert current().select([5], sensitivity=1, epsilon=1, label="one") == 0
     scores: list[int | Fraction | Decimal] = [Decimal("0.5"), 10**9, Fraction(1, 3)]
     assert {current().select(scores, sensitivity=1, epsilon=1, label="landslide") for _ in range(50)} == {1}
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least one score"):
         current().select([], sensitivity=1, epsilon=1, label="none")
 
 
-def test_bernoulli_exp_takes_any_rational_from_0() -> None:
-    assert all(bernoulli_exp(0) for _ in range(50))
-    assert not any(bernoulli_exp(10**40) for _ in range(50))
-    with pytest.raises(ValueError, match="x >= 0"):
-        bernoulli_exp(Fraction(-1, 10))
+def test_selection_among_runs() -> None:
+    """A run of no candidates is an error; one landslide among 2^16 candidates is found at once."""
+    for sizes in ([], [1], [1, 0], [1, -1], [1, 1, 1]):
+        with pytest.raises(ValueError, match="positive size for each"):
+            current().select_in_runs(sizes, [1, 2], sensitivity=1, epsilon=1, label="x")
+    sizes, scores = [2**15, 1, 2**15 - 1], [0, 10**30, 0]
+    assert current().select_in_runs(sizes, scores, sensitivity=1, epsilon=1, label="x") == 2**15
 
 
 @pytest.mark.parametrize(
