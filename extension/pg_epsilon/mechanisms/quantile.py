@@ -1,0 +1,69 @@
+"""The core of quantiles: the exponential mechanism over a declared lattice, from a histogram (dp-pqd.md §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pg_epsilon.noise import NoiseSource
+
+Histogram = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Lattice points of one score, in a row: the form in which a domain of any size is scored.
+
+    sizes: how many points each run has, together the (public) size of the lattice; scores: at most 0, best near 0.
+    """
+
+    sizes: tuple[int, ...]
+    scores: tuple[Fraction, ...]
+
+
+def score(histogram: Histogram, size: int, fraction: Fraction) -> Runs:
+    """u(e) = -max(0, #{rows below e} - p n, p n - #{rows up to e}): 0 exactly at the quantiles (dp-pqd.md §6.1, ties).
+
+    histogram: (point, rows) of the points that have rows, points in [0, size). A row more moves every score by at most
+    max(p, 1 - p): n grows by one, so p n by p, and one of the two counts by 0 or 1.
+    """
+    total = sum(count for _, count in histogram)
+    target = fraction * total
+    sizes: list[int] = []
+    scores: list[Fraction] = []
+    below, free = 0, 0
+    for point, count in sorted(histogram):
+        if not free <= point < size or count < 0:
+            raise ValueError("a histogram has each point of the lattice once, with its rows")
+        if point > free:
+            sizes.append(point - free)
+            scores.append(-abs(below - target))
+        sizes.append(1)
+        scores.append(-max(Fraction(0), below - target, target - below - count))
+        below, free = below + count, point + 1
+    if free < size:
+        sizes.append(size - free)
+        scores.append(-abs(below - target))
+    return Runs(tuple(sizes), tuple(scores))
+
+
+def sensitivity(fraction: Fraction, rows: int) -> Fraction:
+    """How far one unit of at most `rows` rows moves any score: rows * max(p, 1 - p)."""
+    return rows * max(fraction, 1 - fraction)
+
+
+def core(
+    histogram: Histogram, size: int, fraction: Fraction, rows: int, epsilon: Fraction, noise: NoiseSource, label: str
+) -> int:
+    """A lattice point near the quantile: e with probability proportional to exp(epsilon u(e) / 2 sensitivity).
+
+    histogram: (point, rows) on the public lattice 0 … size - 1, at most `rows` rows of any one unit; fraction: p in
+    [0, 1], the answer aimed at is the ceil(p n)-th smallest value. Guarantee: epsilon-DP for adding or removing one
+    unit with all it owns, and epsilon-bounded-range (composition.md §4, row 3). With probability >= 1 - delta the rank
+    of the answer is within 2 sensitivity ln(size / delta) / epsilon of p n. No rows: uniform over the lattice.
+    """
+    runs = score(histogram, size, fraction)
+    return noise.select_in_runs(
+        runs.sizes, runs.scores, sensitivity=sensitivity(fraction, rows), epsilon=epsilon, label=label
+    )
