@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test`, `make test-all`, `make test-user`: pytest within a time limit, then one line of verdict.
+# `make test`, `make test-all`, `make test-user`, `make test-drivers`: pytest within a time limit, then one line of verdict.
 #
 # PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,6 +10,7 @@ as_user=() place=
 case ${1:-} in
   "") name="make test" minutes=${TEST_MINUTES:-20} what=(-m "not slow") ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
+  --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-10} what=(tests/drivers) ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
     name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients)

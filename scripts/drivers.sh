@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# What `make test-drivers` needs beside `make dev`, on a bare Debian 12 or 13: Debian packages, Python packages of the
+# tests in the project's environment (pyproject.toml, extra `drivers`), and clients that are programs of their own, with
+# dependencies of their own, each in an environment under .venv-drivers. Safe to repeat: a second when nothing is missing.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+packages() {
+  need openssl
+  need libpostgresql-jdbc-java odbc-postgresql
+  command -v javac >/dev/null || need default-jdk-headless
+}
+
+# Python packages that the tests import.
+imports() {
+  local venv stamp wanted
+  venv=$(paths venv)
+  stamp=$venv/.pg_epsilon_drivers
+  wanted=$(sha256sum <"$ROOT/pyproject.toml")
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  step "installing the Python packages of the driver tests"
+  "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
+    die "pip could not install the Python packages" "Its message is above; then run this again."
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+# program NAME REQUIREMENT...: a Python program in .venv-drivers/NAME.
+program() {
+  local venv=$ROOT/.venv-drivers/$1 stamp wanted="${*:2}"
+  stamp=$venv/.requirements
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  step "installing $wanted in $venv"
+  mkdir -p "$ROOT/.venv-drivers"
+  "$SYSTEM_PYTHON" -m venv --clear "$venv"
+  "$venv/bin/python" -m pip install -qq --disable-pip-version-check "${@:2}" ||
+    die "pip could not install $wanted" "Its message is above; then run this again."
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+cd "$ROOT"
+packages
+exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
+imports
+program pgcli 'pgcli==4.7.*' 'psycopg[binary]==3.3.*'
+step "ready: drivers"
