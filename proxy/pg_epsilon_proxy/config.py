@@ -81,12 +81,24 @@ class Admin:
 
 @dataclass(frozen=True)
 class Limits:
-    """login_timeout: seconds from accept to a finished login; max_message: bytes; acquire_timeout: seconds of waiting
-    for a free connection to the private database."""
+    """Of one process. login_timeout: seconds from accept to a finished login; max_message: bytes; acquire_timeout:
+    seconds of waiting for a free connection to the private database. 0 takes any of the following limits away.
+
+    max_sessions_per_analyst, max_sessions_per_address: sessions; max_logins: connections that have not logged in yet
+    (beyond it the oldest one of the address that has most is closed); idle_timeout: seconds that a client may say
+    nothing while it is owed nothing; auth_failures: wrong passwords a minute for one user name from one address (ten
+    times as many for an address); cancel_requests: a minute from one address (a wrong key counts as ten).
+    """
 
     login_timeout: float = 30.0
     max_message: int = DEFAULT_MAX_MESSAGE
     max_sessions: int = 500
+    max_sessions_per_analyst: int = 250
+    max_sessions_per_address: int = 0
+    max_logins: int = 250
+    idle_timeout: float = 0.0
+    auth_failures: int = 20
+    cancel_requests: int = 300
     acquire_timeout: float = 30.0
     parser_threads: int = 1
 

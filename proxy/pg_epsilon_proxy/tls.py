@@ -9,7 +9,9 @@ import asyncio
 import socket
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 
+from pg_epsilon_proxy.wire import end_point
 from pg_epsilon_proxy.wire.framing import WireError
 from pg_epsilon_proxy.wire.startup import GSS_CODE, SSL_CODE, packet_code, packet_length
 
@@ -34,16 +36,26 @@ class ClientProtocol(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
 
+class ServerContext(ssl.SSLContext):
+    """end_point: what SCRAM-SHA-256-PLUS binds to; it travels with the certificate that a session was opened with."""
+
+    end_point: bytes | None = None
+
+
 @dataclass(slots=True)
 class ClientStream:
+    """end_point: of the certificate that this client was shown; None: not over TLS, or the certificate has none."""
+
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     gone: asyncio.Event
     tls: bool
+    end_point: bytes | None = None
 
 
-def server_context(cert: str, key: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def server_context(cert: str, key: str) -> ServerContext:
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.end_point = end_point.of_pem(Path(cert).read_bytes())
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.load_cert_chain(cert, key)
@@ -102,7 +114,8 @@ async def _stream(sock: socket.socket, context: ssl.SSLContext | None) -> Client
     reader = asyncio.StreamReader(limit=BUFFER)
     protocol = ClientProtocol(reader, gone)
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
-    return ClientStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop), gone, context is not None)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return ClientStream(reader, writer, gone, context is not None, getattr(context, "end_point", None))
 
 
 async def _peek(sock: socket.socket) -> bytes:

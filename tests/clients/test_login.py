@@ -84,15 +84,6 @@ def test_bad_beginnings_end_with_a_fatal_error(relay: ThreadedProxy, packet: byt
     assert error_code(talk(relay.port, packet)) in ("08P01", "0A000")
 
 
-def test_newer_minor_version_and_options_are_negotiated(relay: ThreadedProxy) -> None:
-    body = (3 << 16 | 2).to_bytes(4, "big") + b"user\0alice\0_pq_.grease\x00yes\0\0"
-    with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as s:
-        s.sendall((len(body) + 4).to_bytes(4, "big") + body)
-        answer = s.recv(1000)
-    assert answer[:1] == b"v" and answer[5:13] == (3 << 16).to_bytes(4, "big") + (1).to_bytes(4, "big")
-    assert b"_pq_.grease\0" in answer
-
-
 def test_gss_and_tls_requests_get_n(relay: ThreadedProxy) -> None:
     gss = (8).to_bytes(4, "big") + startup.GSS_CODE.to_bytes(4, "big")
     with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as s:

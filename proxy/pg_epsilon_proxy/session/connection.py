@@ -21,26 +21,38 @@ READ = 1 << 18
 SMALL = 10_000  # messages that hold a name or nothing
 DEFAULT_MAX_MESSAGE = 16 << 20
 LAST_WORDS = 2.0  # seconds given to the facade to finish what was sent before the client left
+TURN = 64  # messages of one session before the others have their turn
 LOST = "the facade has ended this session without a word"
+IDLE = "terminating connection due to idle-session timeout"
 FORGETTING = (b"DEALLOCATE", b"DISCARD ALL")
 
 
 def client_limits(max_message: int = DEFAULT_MAX_MESSAGE) -> dict[int, int]:
     """Greatest message per kind after login, in bytes; any other kind is a protocol error."""
-    return dict.fromkeys(b"QPBF", max_message) | dict.fromkeys(b"DCEfHSXc", SMALL) | {ord("d"): MAX_LENGTH}
+    return dict.fromkeys(b"QPB", max_message) | dict.fromkeys(b"DCEFfHSXc", SMALL) | {ord("d"): MAX_LENGTH}
 
 
 class Session:
-    """run() returns when either side has closed. Neither socket is closed here: the server does that."""
+    """run() returns when either side has closed. Neither socket is closed here: the server does that.
+
+    idle_timeout: seconds that a client may say nothing while it is owed nothing; 0: for ever.
+    """
 
     def __init__(
-        self, context: SessionContext, client: asyncio.StreamReader, writer: asyncio.StreamWriter, max_message: int
+        self,
+        context: SessionContext,
+        client: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        max_message: int,
+        idle_timeout: float = 0.0,
     ) -> None:
         self._client = client
         self._writer = writer
         self._link = context.link
         self._leaving = False
-        self._framer = Framer(client_limits(max_message), stream=b"d")
+        self._idle_timeout = idle_timeout
+        self._active = asyncio.get_running_loop().time()
+        self._framer = Framer(client_limits(max_message), stream=b"dH")
         self.operations = Operations(context)
         self._handlers: dict[int, Callable[[bytes], Awaitable[None]]] = {
             ord("Q"): self.operations.query,
@@ -50,6 +62,7 @@ class Session:
             ord("C"): self._close,
             ord("E"): self._execute,
             ord("S"): self._sync,
+            ord("H"): self._flush,
             ord("F"): self._function_call,
             ord("c"): self._copy_end,
             ord("f"): self._copy_end,
@@ -59,54 +72,88 @@ class Session:
         """Raises WireError if either side broke the protocol."""
         from_client = asyncio.ensure_future(self._pump_client())
         from_facade = asyncio.ensure_future(self._pump_facade())
+        tasks = {from_client, from_facade}
+        if self._idle_timeout:
+            tasks.add(asyncio.ensure_future(self._end_when_idle()))
         try:
-            await asyncio.wait({from_client, from_facade}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if from_client.done() and not from_client.exception() and len(self._link.pending):
                 await asyncio.wait({from_facade}, timeout=LAST_WORDS)
-            for task in (from_client, from_facade):
+            for task in tasks:
                 if task.done():
                     await task
         finally:
-            for task in (from_client, from_facade):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(from_client, from_facade, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump_client(self) -> None:
+        loop, link = asyncio.get_running_loop(), self._link
         try:
             while data := await self._client.read(READ):
+                self._active = loop.time()
+                handled = 0
                 for piece in self._framer.feed(data):
                     if piece.kind == ord("X"):
                         return
                     handler = self._handlers.get(piece.kind)
-                    if handler is None:  # Flush, CopyData
-                        self._link.send(piece.data)
+                    if handler is None:  # CopyData
+                        link.send(piece.data)
                     else:
                         await handler(piece.data)
-                await self._link.writer.drain()
+                    handled += 1
+                    if handled % TURN == 0:
+                        await link.room()
+                        await asyncio.sleep(0)
+                await link.room()
         except ConnectionError:
             return
         finally:
             self._leaving = True
-            self._link.writer.write(messages.TERMINATE)
+            link.send(messages.TERMINATE)
+            link.flush()
 
     async def _pump_facade(self) -> None:
-        link, operations = self._link, self.operations
+        loop, link, operations = asyncio.get_running_loop(), self._link, self.operations
+        out: list[bytes] = []
         try:
             while data := await link.reader.read(READ):
-                out = []
+                self._active = loop.time()
                 for piece in link.framer.feed(data):
                     out.append(link.take_in(piece, operating=operations.busy))
                     if piece.kind == ord("C") and operations.statements.by_name:
                         self._forget(piece)
                     if link.late is not None:
                         operations.cancel()
-                self._writer.write(b"".join(out))
-                link.progressed()
-                await self._writer.drain()
+                    if len(out) == TURN:
+                        await self._deliver(out)
+                        await asyncio.sleep(0)
+                await self._deliver(out)
         except ConnectionError:
             pass
         if not (self._leaving or link.said_goodbye):
             self._writer.write(messages.report(b"E", "FATAL", "08006", LOST, None, "Connect again."))
+
+    async def _deliver(self, out: list[bytes]) -> None:
+        """To the client before anybody who waited for these answers goes on: he may have something to say after them.
+
+        A client that does not read is waited for, and so is the facade then: neither's answers fill our memory.
+        """
+        self._writer.write(b"".join(out))
+        out.clear()
+        self._link.progressed()
+        await self._writer.drain()
+
+    async def _end_when_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if len(self._link.pending) or self.operations.busy:
+                self._active = loop.time()
+            left = self._active + self._idle_timeout - loop.time()
+            if left <= 0:
+                self._writer.write(messages.report(b"E", "FATAL", "57P05", IDLE))
+                return
+            await asyncio.sleep(left)
 
     def _forget(self, piece: Piece) -> None:
         if piece.data.startswith(FORGETTING, 5):
@@ -138,6 +185,10 @@ class Session:
 
     async def _sync(self, raw: bytes) -> None:
         self._link.send(raw, expect_sync())
+
+    async def _flush(self, raw: bytes) -> None:
+        """Many in a row ask for no more than one. A malformed one is PostgreSQL's to refuse."""
+        self._link.send(messages.FLUSH if raw.startswith(messages.FLUSH * (len(raw) // 5)) else raw)
 
     async def _copy_end(self, raw: bytes) -> None:
         self._link.send_copy_end(raw)

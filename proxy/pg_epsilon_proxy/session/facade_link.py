@@ -25,6 +25,8 @@ from pg_epsilon_proxy.wire.framing import Framer, Piece, split
 
 RESERVED = b"_pge_"
 MAX_ANSWER = 64 << 20  # one message of the facade other than a row
+MAX_OWED = 5_000  # answers: beyond it nothing more is read from the client until the facade has caught up
+WRITE_THROUGH = 1 << 16  # bytes: longer ones are not gathered
 MAX_PROBE_ROWS = 16 << 20  # bytes of rows that a probe may return: settings, names, bound values
 ERROR, NOTICE, ROW, COMMAND = b"ENDC"
 
@@ -89,6 +91,8 @@ class FacadeLink:
         self._timer = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._caught_up = asyncio.Event()
+        self._unsent: list[bytes] = []
         self._count = 0
         self._stale: list[bytes] = []
 
@@ -106,11 +110,19 @@ class FacadeLink:
             self.pending.sent(expected)
             if not self.pending.settled:
                 self._idle.clear()
-        self.writer.write(data)
+        self._unsent.append(data)
+        if len(data) > WRITE_THROUGH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what was sent to the network: one system call for many messages. Call before waiting for anything."""
+        if self._unsent:
+            self.writer.write(b"".join(self._unsent))
+            self._unsent.clear()
 
     def send_copy_end(self, data: bytes) -> None:
         self.pending.sent_copy_end()
-        self.writer.write(data)
+        self._unsent.append(data)
         self.progressed()
 
     def progressed(self) -> None:
@@ -119,11 +131,27 @@ class FacadeLink:
             self._idle.set()
         else:
             self._idle.clear()
+        if not self._crowded():
+            self._caught_up.set()
+
+    def _crowded(self) -> bool:
+        return len(self.pending) > MAX_OWED and not self.pending.settled
+
+    async def room(self) -> None:
+        """Wait until the facade has taken what was sent, and has answered most of it."""
+        self.flush()
+        await self.writer.drain()
+        while self._crowded():
+            # It may hold answers back until it is told to flush.
+            self._caught_up.clear()
+            self.writer.write(messages.FLUSH)
+            await self._caught_up.wait()
 
     async def drain(self) -> bool:
         """Wait until every earlier message is answered. False: the facade skips to Sync, or copies: no probe now."""
         if not self.pending.settled:
-            self.writer.write(messages.FLUSH)
+            self._unsent.append(messages.FLUSH)
+            self.flush()
             await self.writer.drain()
             await self._idle.wait()
         return not (self.pending.skipping or self.pending.copying)
@@ -236,7 +264,8 @@ class FacadeLink:
         self._stale.remove(name)
 
     async def _wait(self, collector: Collector) -> None:
-        self.writer.write(messages.FLUSH)
+        self._unsent.append(messages.FLUSH)
+        self.flush()
         await self.writer.drain()
         await collector.done
 

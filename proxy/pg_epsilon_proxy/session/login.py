@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from pg_epsilon_proxy.admission import Visit
 from pg_epsilon_proxy.config import Config, Facade, Private
 from pg_epsilon_proxy.session.facade_link import MAX_ANSWER, FacadeLink
 from pg_epsilon_proxy.session.rewriting import Refusal
@@ -17,6 +18,7 @@ from pg_epsilon_proxy.wire.framing import WireError
 
 AUTH_LIMIT = 4096  # bytes of one authentication message: SCRAM's are under 300
 PASSWORD = ord("p")
+CANCEL_SECONDS = 10.0
 
 
 class LoginRefused(Exception):
@@ -48,6 +50,7 @@ async def log_in(
     config: Config,
     verifier: Callable[[str], Awaitable[str | None]],
     mock_secret: bytes,
+    visit: Visit,
 ) -> LoggedIn:
     """Raises LoginRefused, WireError. The keys recovered from the proof are forgotten on return."""
     asked = startup.read_startup(packet)
@@ -60,33 +63,45 @@ async def log_in(
     except Refusal as refusal:
         raise fatal(refusal.sqlstate, refusal.message, refusal.hint) from None
     known = scram.read_verifier(text) if text is not None else None
-    final, keys = await _authenticate(client, user, known or scram.mock_verifier(user, mock_secret))
+    final, keys = await _authenticate(client, user, known or scram.mock_verifier(user, mock_secret), visit)
+    visit.admit(user)
     database = asked.parameters.get("database", config.facade.dbname)
     if database not in config.database_names():
         raise fatal("3D000", f'database "{database}" does not exist')
     parameters = {"user": user, "database": config.facade.dbname, **settings}
     link, shown, pid, facade_key = await open_facade(config.facade, parameters, keys)
-    client_key = secrets.token_bytes(4)
+    client_key = secrets.token_bytes(asked.key_length)
     client.writer.write(messages.authentication(12, final) + messages.authentication(0) + shown)
     client.writer.write(messages.backend_key_data(pid, client_key) + messages.ready(b"I"))
     await client.writer.drain()
     return LoggedIn(user, link, pid, facade_key, client_key)
 
 
-async def _authenticate(client: ClientStream, user: str, verifier: scram.Verifier) -> tuple[bytes, scram.Keys]:
-    server = scram.ScramServer(verifier)
-    client.writer.write(messages.authentication(10, scram.MECHANISM.encode() + b"\0\0"))
+async def _authenticate(
+    client: ClientStream, user: str, verifier: scram.Verifier, visit: Visit
+) -> tuple[bytes, scram.Keys]:
+    server = scram.ScramServer(verifier, end_point=client.end_point)
+    offer = b"".join(mechanism.encode() + b"\0" for mechanism in server.offered)
+    client.writer.write(messages.authentication(10, offer + b"\0"))
     cursor = messages.Cursor(await _auth_message(client))
-    mechanism, size = cursor.string(), cursor.int32()
+    mechanism, size = cursor.string().decode("latin-1"), cursor.int32()
     data = cursor.take(max(size, 0))
     cursor.end()
-    if mechanism != scram.MECHANISM.encode():
-        raise WireError("client selected an invalid SASL authentication mechanism")
-    client.writer.write(messages.authentication(11, server.first(data)))
+    client.writer.write(messages.authentication(11, server.first(data, mechanism)))
+    proof = await _auth_message(client)
+    attempt = visit.attempt(user)
+    if attempt.wait:
+        await asyncio.sleep(attempt.wait)
+    # From here to its verdict nothing waits: no other login can slip in between the count and the proof.
     try:
-        return server.final(await _auth_message(client))
-    except scram.AuthenticationFailed:
+        proved = server.final(proof)
+    except (WireError, scram.AuthenticationFailed) as failure:
+        attempt.settle(False)
+        if isinstance(failure, WireError):
+            raise
         raise fatal("28P01", f'password authentication failed for user "{user}"') from None
+    attempt.settle(True)
+    return proved
 
 
 async def _auth_message(client: ClientStream) -> bytes:
@@ -168,6 +183,9 @@ async def connect_facade(facade: Facade) -> tuple[asyncio.StreamReader, asyncio.
         if facade.host.startswith("/"):
             return await asyncio.open_unix_connection(f"{facade.host}/.s.PGSQL.{facade.port}", limit=BUFFER)
         reader, writer = await asyncio.open_connection(facade.host, facade.port, limit=BUFFER)
+    except OSError:
+        raise unreachable() from None
+    try:
         if facade.tls:
             # Nothing of ours is in clear text yet, and the one byte is all that may be read before the handshake.
             writer.write(startup.SSL_REQUEST)
@@ -176,7 +194,11 @@ async def connect_facade(facade: Facade) -> tuple[asyncio.StreamReader, asyncio.
             await writer.start_tls(verifying_tls(facade), server_hostname=facade.host)
         return reader, writer
     except OSError:
+        writer.close()
         raise unreachable() from None
+    except BaseException:
+        writer.close()
+        raise
 
 
 def verifying_tls(place: Facade | Private) -> ssl.SSLContext:
@@ -191,13 +213,12 @@ def unreachable() -> LoginRefused:
 async def cancel_on_facade(facade: Facade, pid: int, key: bytes) -> None:
     """Forward a CancelRequest: no answer, the facade closes."""
     try:
-        reader, writer = await connect_facade(facade)
-    except LoginRefused:
+        async with asyncio.timeout(CANCEL_SECONDS):
+            reader, writer = await connect_facade(facade)
+            try:
+                writer.write(startup.cancel_packet(pid, key))
+                await reader.read(1)
+            finally:
+                writer.close()
+    except (LoginRefused, OSError, TimeoutError):
         return
-    try:
-        writer.write(startup.cancel_packet(pid, key))
-        await reader.read(1)
-    except OSError:
-        return
-    finally:
-        writer.close()

@@ -296,6 +296,7 @@ class Operations:
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(self._context.client_gone.wait())
         self._running = task
+        self._link.flush()
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 (RFC 5802, 7677) from a stored verifier, without I/O: the server, and a client that has keys only.
+"""SCRAM-SHA-256 and -PLUS (RFC 5802, 7677, 5929) from a stored verifier, without I/O: the server, and a client that has keys only.
 
 The server's half recovers ClientKey = ClientProof XOR HMAC(StoredKey, AuthMessage); the client's half logs in to the
 facade with it (facade-and-channel.md §3). libpq sends an empty user name in the SCRAM message: the start-up packet's
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from pg_epsilon_proxy.wire.framing import WireError
 
-MECHANISM = "SCRAM-SHA-256"
+MECHANISM, PLUS = "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS"
+BINDING = "p=tls-server-end-point"
 MOCK_ITERATIONS = 4096  # PostgreSQL's default, so that an unknown role looks like any other
 _VERIFIER = re.compile(r"SCRAM-SHA-256\$([1-9][0-9]{0,9}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 _CLIENT_FIRST = re.compile(
@@ -69,36 +70,57 @@ def mock_verifier(user: str, secret: bytes) -> Verifier:
 
 
 class ScramServer:
-    """first(), then final(): WireError on a malformed message, AuthenticationFailed on a wrong proof."""
+    """first(), then final(): WireError on a malformed message, AuthenticationFailed on a wrong proof.
 
-    def __init__(self, verifier: Verifier, nonce: str | None = None) -> None:
+    end_point: the hash of our certificate that a client may bind its proof to (end_point.py); None: not over TLS.
+    """
+
+    def __init__(self, verifier: Verifier, nonce: str | None = None, *, end_point: bytes | None = None) -> None:
         self._verifier = verifier
         self._nonce = nonce or base64.b64encode(secrets.token_bytes(18)).decode()
-        self._gs2 = ""
+        self._end_point = end_point
+        self._bound = b""
         self._bare = ""
         self._server_first = ""
 
-    def first(self, data: bytes) -> bytes:
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Mechanisms, the preferred one first."""
+        return (MECHANISM,) if self._end_point is None else (PLUS, MECHANISM)
+
+    def first(self, data: bytes, mechanism: str = MECHANISM) -> bytes:
+        if mechanism not in self.offered:
+            raise WireError("client selected an invalid SASL authentication mechanism")
         match = _CLIENT_FIRST.fullmatch(_text(data))
         if match is None:
             raise WireError("malformed SCRAM message")
-        if match["flag"].startswith("p"):
-            raise WireError("malformed SCRAM message: channel binding was not offered")
+        self._check_flag(match["flag"], mechanism)
         if match["authzid"]:
             raise WireError("client uses authorization identity, but it is not supported", "0A000")
-        self._gs2, self._bare = match["gs2"], match["bare"]
+        self._bare = match["bare"]
+        self._bound = match["gs2"].encode() + ((self._end_point or b"") if mechanism == PLUS else b"")
         salt = base64.b64encode(self._verifier.salt).decode()
         self._nonce = match["nonce"] + self._nonce
         self._server_first = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
         return self._server_first.encode()
+
+    def _check_flag(self, flag: str, mechanism: str) -> None:
+        """n: the client cannot bind; y: it can, but believes that we cannot; p=: it does."""
+        if flag.startswith("p") != (mechanism == PLUS):
+            raise WireError("malformed SCRAM message: mechanism and channel binding flag do not agree")
+        if flag.startswith("p") and flag != BINDING:
+            raise WireError("unsupported SCRAM channel-binding type")
+        if flag == "y" and self._end_point is not None:
+            # Somebody in between has taken PLUS out of our offer.
+            raise WireError("the client believes that this server cannot bind to the TLS channel, but it can")
 
     def final(self, data: bytes) -> tuple[bytes, Keys]:
         match = _CLIENT_FINAL.fullmatch(_text(data))
         if match is None:
             raise WireError("malformed SCRAM message")
         proof = _decode(match["proof"])
-        if not hmac.compare_digest(_decode(match["binding"]), self._gs2.encode()):
-            raise WireError("unexpected SCRAM channel-binding attribute in client-final-message")
+        if not hmac.compare_digest(_decode(match["binding"]), self._bound):
+            raise WireError("SCRAM channel binding check failed", "28000")
         if len(proof) != 32 or not hmac.compare_digest(match["nonce"], self._nonce):
             raise WireError("malformed SCRAM message: nonce does not match")
         auth = ",".join((self._bare, self._server_first, match["without_proof"])).encode()

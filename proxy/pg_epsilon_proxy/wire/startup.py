@@ -9,7 +9,10 @@ from pg_epsilon_proxy.wire.messages import message
 
 MIN_PACKET, MAX_PACKET = 8, 10_000  # PostgreSQL's own bounds: nothing is buffered for an unknown peer beyond them
 CANCEL_CODE, SSL_CODE, GSS_CODE = 80877102, 80877103, 80877104
-PROTOCOL_MAJOR, PROTOCOL_MINOR = 3, 0
+PROTOCOL_MAJOR = 3
+MINORS = (0, 2)  # 3.1 was never a protocol: a pooler's bug claimed it, so nobody may be told that we speak it
+LONG_KEYS = 2  # the minor version from which a cancel key is longer than 4 bytes
+SHORT_KEY, LONG_KEY, MAX_KEY = 4, 32, 256
 SSL_REQUEST = (8).to_bytes(4, "big") + SSL_CODE.to_bytes(4, "big")
 
 # Settings that a client may name in its start-up packet; later it may SET what PostgreSQL lets it.
@@ -59,6 +62,16 @@ class Startup:
     parameters: dict[str, str]
     unknown: tuple[str, ...] = field(default=())
 
+    @property
+    def agreed(self) -> int:
+        """The newest minor version of ours that the client understands too."""
+        return max(minor for minor in MINORS if minor <= self.minor)
+
+    @property
+    def key_length(self) -> int:
+        """Bytes of the cancel key that the client is given."""
+        return LONG_KEY if self.agreed >= LONG_KEYS else SHORT_KEY
+
 
 def packet_length(head: bytes) -> int:
     """Length of the packet whose first four bytes these are."""
@@ -74,7 +87,7 @@ def packet_code(head: bytes) -> int:
 
 def read_cancel(packet: bytes) -> CancelRequest:
     """Keys have 4 bytes in protocol 3.0, up to 256 in 3.2."""
-    if not 16 <= len(packet) <= 12 + 256:
+    if not SHORT_KEY <= len(packet) - 12 <= MAX_KEY:
         raise WireError("invalid length of startup packet")
     return CancelRequest(int.from_bytes(packet[8:12], "big"), packet[12:])
 
@@ -82,7 +95,8 @@ def read_cancel(packet: bytes) -> CancelRequest:
 def read_startup(packet: bytes) -> Startup:
     code = packet_code(packet)
     if code >> 16 != PROTOCOL_MAJOR:
-        raise WireError(f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}: server supports 3.0", "0A000")
+        asked, newest = f"{code >> 16}.{code & 0xFFFF}", f"3.{MINORS[-1]}"
+        raise WireError(f"unsupported frontend protocol {asked}: server supports 3.0 to {newest}", "0A000")
     if packet[-1:] != b"\0" or (len(packet) > 9 and packet[-2:] != b"\0\0"):
         raise WireError("invalid startup packet layout: expected terminator as last byte")
     items = packet[8:-1].split(b"\0")[:-1]
@@ -107,10 +121,10 @@ def read_startup(packet: bytes) -> Startup:
 
 
 def negotiate(startup: Startup) -> bytes | None:
-    """NegotiateProtocolVersion for a newer minor version or unknown options; None: nothing to say."""
-    if startup.minor <= PROTOCOL_MINOR and not startup.unknown:
+    """NegotiateProtocolVersion for a minor version that is none of ours, or unknown options; None: nothing to say."""
+    if startup.minor == startup.agreed and not startup.unknown:
         return None
-    body = (PROTOCOL_MAJOR << 16 | PROTOCOL_MINOR).to_bytes(4, "big") + len(startup.unknown).to_bytes(4, "big")
+    body = (PROTOCOL_MAJOR << 16 | startup.agreed).to_bytes(4, "big") + len(startup.unknown).to_bytes(4, "big")
     return message(b"v", body + b"".join(name.encode() + b"\0" for name in startup.unknown))
 
 

@@ -58,13 +58,24 @@ def test_bad_layout(body: bytes) -> None:
         startup.read_startup(packet(body))
 
 
-def test_negotiation() -> None:
-    assert startup.negotiate(startup.read_startup(packet(b"user\0a\0\0"))) is None
-    newer = startup.read_startup(packet(b"user\0a\0_pq_.x\x001\0\0", 3 << 16 | 9999))
-    assert newer.parameters == {"user": "a"}
-    assert startup.negotiate(newer) == b"v\0\0\0\x13\0\3\0\0\0\0\0\1_pq_.x\0"
-    with pytest.raises(WireError, match=r"2\.0"):
-        startup.read_startup(packet(b"user\0a\0\0", 2 << 16))
+@pytest.mark.parametrize(
+    ("minor", "agreed", "key"), [(0, 0, 4), (1, 0, 4), (2, 2, 32), (3, 2, 32), (9999, 2, 32), (0xFFFF, 2, 32)]
+)
+@pytest.mark.parametrize("option", [b"", b"_pq_.x\x001\0"])
+def test_negotiation(minor: int, agreed: int, key: int, option: bytes) -> None:
+    """Silence only where the client's version is ours and we know its options. 3.1 is nobody's version."""
+    asked = startup.read_startup(packet(b"user\0a\0" + option + b"\0", 3 << 16 | minor))
+    assert (asked.parameters, asked.agreed, asked.key_length) == ({"user": "a"}, agreed, key)
+    names = b"_pq_.x\0" if option else b""
+    said = (3 << 16 | agreed).to_bytes(4, "big") + bool(option).to_bytes(4, "big") + names
+    silent = minor == agreed and not option
+    assert startup.negotiate(asked) == (None if silent else b"v" + (len(said) + 4).to_bytes(4, "big") + said)
+
+
+@pytest.mark.parametrize("version", [0, 1 << 16, 2 << 16, 4 << 16, 0xFFFFFFFF])
+def test_other_major_versions(version: int) -> None:
+    with pytest.raises(WireError, match=r"supports 3\.0 to 3\.2"):
+        startup.read_startup(packet(b"user\0a\0\0", version))
 
 
 @pytest.mark.parametrize("size", [4, 32, 256])
