@@ -11,9 +11,10 @@ from typing import Any
 from pg_epsilon.accounting.charges import Charge, share
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
 from pg_epsilon.accounting.margins import laplace_epsilon
-from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.count import CountNoise
-from pg_epsilon.query.request import UNITS, Aggregate, Request, canonical_text
+from pg_epsilon.query.aggregates import UNITS, Aggregate
+from pg_epsilon.query.request import Request, canonical_text
 from pg_epsilon.query.statistics import needs_row_cap, statement
 
 
@@ -57,6 +58,8 @@ def make_plan(request: Request) -> Plan:
     """
     policy = request.policy
     aggregates = request.aggregates
+    if any(a.function != "count" for a in aggregates):
+        raise DPError(SHAPE, "only counts are supported", "Supported: count(*), count(x), count(distinct unit).")
     if not aggregates:
         mechanism: str = "declared domain"
         noise: tuple[CountNoise, ...] = ()

@@ -10,32 +10,22 @@ from functools import lru_cache
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.query import members
+from pg_epsilon.query.aggregates import Aggregate, compile_aggregate
 from pg_epsilon.query.domain import MAX_KEYS
-from pg_epsilon.query.expression import Fold, Scope, compile_expression, compile_predicate
+from pg_epsilon.query.expression import Fold, Scope
 from pg_epsilon.query.keys import Key, compile_key
-from pg_epsilon.query.parse import ast, deparse, parse_expression
 from pg_epsilon.query.partition import Partitions, touched_partitions
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.source import Source, single
 
-ROWS, UNITS, COLUMN = "rows", "units", "column"
 MEMBERS = frozenset(
-    ["version", "call", "from", "where", "keys", "aggregates", "budget", "mechanism", "fresh", "settings"]
+    ["version", "call", "from", "where", "keys", "aggregates", "budget", "mechanism", "fresh", "bars", "settings"]
 )
 MAX_AGGREGATES = 64
 MAX_ANSWER = 64 * 1024 * 1024
-MECHANISMS = ("auto", "laplace", "gaussian")
+MECHANISMS = ("auto", "laplace", "gaussian", "r2t", "exponential")
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """A count of rows, of rows with a non-null argument, or of units; `argument` and `filter` are validated SQL."""
-
-    of: str
-    argument: str | None
-    filter: str | None
-    name: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +52,7 @@ class Request:
     budget: Budget
     mechanism: str
     fresh: bool
+    bars: bool
     confidence: Decimal
     partitions: Partitions | None
     data_version: tuple[int, int]
@@ -88,14 +79,7 @@ class Request:
             "policy": self.policy.digest,
             "where": self.predicate,
             "keys": [key.sql for key in self.keys],
-            "aggregates": [
-                {
-                    "count": a.of,
-                    **({"argument": a.argument} if a.argument else {}),
-                    **({"filter": a.filter} if a.filter else {}),
-                }
-                for a in self.aggregates
-            ],
+            "aggregates": [a.canonical() for a in self.aggregates],
             "budget": budget,
             "mechanism": self.mechanism,
         }
@@ -115,10 +99,12 @@ def compile_request(
         raise DPError(
             SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
-    settings = _texts(document.get("settings") or {}, "settings")
+    settings = members.texts(document.get("settings") or {}, "settings")
     _check_meaning(settings)
-    origin = _texts(document.get("from"), "from")
-    if set(origin) - {"schema", "name", "alias"} or not isinstance(document.get("fresh"), bool | None):
+    origin = members.texts(document.get("from"), "from")
+    if set(origin) - {"schema", "name", "alias"} or not all(
+        isinstance(document.get(name), bool | None) for name in ("fresh", "bars")
+    ):
         raise DPError(
             SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
@@ -130,10 +116,14 @@ def compile_request(
         server_version=server_version,
         now=settings.get("now"),
     )
-    where = _text(document.get("where"), "where")
-    predicate = _predicate(where, scope, fold)
-    keys = tuple(compile_key(_text(text, "keys") or "", scope) for text in _list(document.get("keys"), "keys"))
-    aggregates = tuple(_aggregate(a, policy, scope, fold) for a in _list(document.get("aggregates"), "aggregates"))
+    where = members.text(document.get("where"), "where")
+    predicate = members.predicate(where, scope, fold)
+    keys = tuple(
+        compile_key(members.text(text, "keys") or "", scope) for text in members.items(document.get("keys"), "keys")
+    )
+    aggregates = tuple(
+        compile_aggregate(a, policy, scope, fold) for a in members.items(document.get("aggregates"), "aggregates")
+    )
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
     if len({key.name for key in keys}) < len(keys):
@@ -153,6 +143,7 @@ def compile_request(
         budget=_budget(document.get("budget"), settings, policy),
         mechanism=mechanism,
         fresh=document.get("fresh") is True,
+        bars=document.get("bars") is True,
         confidence=_confidence(settings.get("dp.confidence")),
         partitions=partitions,
         data_version=policy.data_version_at(clock),
@@ -180,91 +171,8 @@ def _check_meaning(settings: Mapping[str, str | None]) -> None:
             raise DPError(SHAPE, f"{name} changes what predicates mean", f"RESET {name}, and write what you mean.")
 
 
-def _predicate(text: str | None, scope: Scope, fold: Fold) -> str | None:
-    """Validated SQL of a predicate; a refusal shows where in the asker's own text it stands."""
-    if text is None:
-        return None
-    try:
-        return compile_predicate(text, scope, fold).sql
-    except DPError as error:
-        if error.position is not None and error.detail is None:
-            near = " ".join(text[error.position : error.position + 40].split())
-            error.detail = f'At character {error.position + 1} of the predicate, near "{near}".'
-        raise
-
-
-def _aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate:
-    parts = _aggregate_from_text(item) if isinstance(item, str) else _mapping(item, "aggregates")
-    if set(parts) - {"function", "argument", "distinct", "filter", "name"} or parts.get("function") != "count":
-        raise DPError(
-            SHAPE,
-            f"aggregate {parts.get('function')!s:.60} is not supported",
-            "Supported: count(*), count(x), count(distinct unit).",
-        )
-    if not isinstance(parts.get("distinct"), bool | None):
-        raise DPError(SHAPE, "request member distinct is not a boolean", "Use count(distinct unit).")
-    name = str(parts.get("name") or "count")
-    where = _text(parts.get("filter"), "filter")
-    filter_sql = _predicate(where, scope, fold)
-    argument = _text(parts.get("argument"), "argument")
-    if parts.get("distinct") is True:
-        _check_unit_argument(argument, policy, scope)
-        return Aggregate(UNITS, None, filter_sql, name)
-    if argument is None:
-        raise DPError(OUT_OF_RANGE, "what must be 'rows' or 'units'", "dp_count(relation, predicate, what => 'units')")
-    if argument == "*":
-        return Aggregate(ROWS, None, filter_sql, name)
-    expression = compile_expression(argument, scope, fold)
-    return Aggregate(COLUMN, expression.sql, filter_sql, name)
-
-
-def _check_unit_argument(argument: str | None, policy: Policy, scope: Scope) -> None:
-    hint = "On a dataset whose unit is a user, count(distinct unit_column) counts users."
-    if not policy.has_user_units:
-        raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", "count(*) counts the units: rows.")
-    if argument is None:
-        return
-    node = parse_expression(argument)
-    if isinstance(node, ast.ColumnRef):
-        fields = node.fields or ()
-        last = fields[-1]
-        if isinstance(last, ast.String) and last.sval == policy.unit_column:
-            qualifier = [f.sval for f in fields[:-1] if isinstance(f, ast.String)]
-            relation = policy.relation
-            if qualifier in ([], [scope.alias or relation.name], [relation.schema, relation.name]):
-                return
-    raise DPError(SHAPE, "only the privacy unit can be counted distinctly", hint)
-
-
-def _aggregate_from_text(text: str) -> Mapping[str, Any]:
-    """'count(distinct x) FILTER (WHERE p)' → the parts of a request's aggregate."""
-    node = parse_expression(text)
-    allowed = {"funcname", "args", "agg_star", "agg_distinct", "agg_filter", "funcformat", "location"}
-    names = [part.sval for part in node.funcname or ()] if isinstance(node, ast.FuncCall) else []
-    if names not in (["count"], ["pg_catalog", "count"]):
-        raise DPError(
-            SHAPE,
-            f"{text[:60]} is not a supported aggregate",
-            "Supported: count(*), count(x), count(distinct unit), each with FILTER.",
-        )
-    used = {slot for slot in node if getattr(node, slot) not in (None, False, ())}
-    if used - allowed or (not node.agg_star and len(node.args or ()) != 1):
-        raise DPError(
-            SHAPE,
-            f"{text[:60]} has a part that is not supported",
-            "Supported: count(*), count(x), count(distinct unit), each with FILTER.",
-        )
-    return {
-        "function": "count",
-        "argument": "*" if node.agg_star else deparse(next(iter(node.args or ()))),
-        "distinct": bool(node.agg_distinct),
-        "filter": deparse(node.agg_filter) if node.agg_filter is not None else None,
-        "name": text,
-    }
-
-
 def _budget(explicit: Any, settings: Mapping[str, Any], policy: Policy) -> Budget:
-    given = _mapping(explicit, "budget") if explicit is not None else {}
+    given = members.mapping(explicit, "budget") if explicit is not None else {}
     if not given:
         given = {
             name: settings[f"dp.{name}"] for name in ("epsilon", "rho", "alpha", "beta") if settings.get(f"dp.{name}")
@@ -314,43 +222,6 @@ def _confidence(value: Any) -> Decimal:
     if not number.is_finite() or not 0 < number < 1 or number > Decimal("0.999999999"):
         raise DPError(OUT_OF_RANGE, "dp.confidence must be between 0 and 1", "SET dp.confidence = 0.95")
     return number
-
-
-def _mapping(value: Any, member: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise DPError(
-            SHAPE,
-            f"request member {member} is not an object",
-            "Use dp_count, dp_group_by, or plain SQL through the proxy.",
-        )
-    return value
-
-
-def _texts(value: Any, member: str) -> Mapping[str, Any]:
-    """A member that is an object of texts, nulls among them."""
-    for name, text in _mapping(value, member).items():
-        _text(text, f"{member}.{name:.60}")
-    return _mapping(value, member)
-
-
-def _list(value: Any, member: str) -> list[Any]:
-    if value is not None and not isinstance(value, list):
-        raise DPError(
-            SHAPE,
-            f"request member {member} is not a list",
-            "Use dp_count, dp_group_by, or plain SQL through the proxy.",
-        )
-    return value or []
-
-
-def _text(value: Any, member: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise DPError(
-            SHAPE,
-            f"request member {member} is not a text",
-            "Use dp_count, dp_group_by, or plain SQL through the proxy.",
-        )
-    return value
 
 
 def canonical_text(request: Request) -> str:

@@ -7,7 +7,8 @@ per unit keeps, of each unit, a function of that unit's own rows (§2.3).
 
 from __future__ import annotations
 
-from pg_epsilon.query.request import COLUMN, UNITS, Aggregate, Request
+from pg_epsilon.query.aggregates import COLUMN, UNITS, Aggregate
+from pg_epsilon.query.request import Request
 
 
 def statement(request: Request) -> str:

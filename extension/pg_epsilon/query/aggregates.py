@@ -1,0 +1,255 @@
+"""A request's aggregates: what may be asked, in which words, and what it is of (docs/internals.md §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.query.bounds import Lattice, lattice
+from pg_epsilon.query.expression import Fold, Kind, Scope, compile_expression
+from pg_epsilon.query.members import mapping, predicate, text
+from pg_epsilon.query.parse import ast, deparse, parse_expression
+from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.schema import Column
+
+ROWS, UNITS, COLUMN, VALUE = "rows", "units", "column", "value"
+MEMBERS = frozenset({"function", "argument", "distinct", "filter", "name", "parameters"})
+HINT = (
+    "Supported: count(*), count(x), count(distinct unit), sum, avg, stddev, variance, median, percentile_disc and"
+    " percentile_cont, each with FILTER."
+)
+
+
+class Function(NamedTuple):
+    """What a name means: the canonical function, and for quantiles whether the fraction is given."""
+
+    name: str
+    quantile: bool = False
+    fraction: Decimal | None = None
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "count": Function("count"),
+    "sum": Function("sum"),
+    "avg": Function("avg"),
+    "variance": Function("var_samp"),
+    "var_samp": Function("var_samp"),
+    "var_pop": Function("var_pop"),
+    "stddev": Function("stddev_samp"),
+    "stddev_samp": Function("stddev_samp"),
+    "stddev_pop": Function("stddev_pop"),
+    "median": Function("quantile", True, Decimal("0.5")),
+    "percentile_disc": Function("quantile", True),
+    "percentile_cont": Function("quantile", True),
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the asker gives beside an aggregate's argument; None: the default. Public, and part of the question.
+
+    fraction: of a quantile, in [0, 1]. lower, upper, resolution: his clamp and lattice, in the argument's unit.
+    max_contribution: how much one unit may contribute, in absolute value and the argument's unit (rows, for a count).
+    base: of R2T's ladder, 2 or 5.5. beta: R2T's chance to overshoot. truncation: min, of R2T.
+    """
+
+    fraction: Decimal | None = None
+    lower: Decimal | None = None
+    upper: Decimal | None = None
+    resolution: Decimal | None = None
+    max_contribution: Decimal | None = None
+    base: Decimal | None = None
+    beta: Decimal | None = None
+    truncation: str | None = None
+
+    def canonical(self) -> dict[str, str]:
+        """The given ones as texts."""
+        return {name: str(value) for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate: a canonical function of rows, of units, of the rows with a non-null argument, or of its values.
+
+    argument and filter are validated SQL; lattice: the integers that stand for the argument's values (of VALUE).
+    """
+
+    of: str
+    argument: str | None
+    filter: str | None
+    name: str
+    function: str = "count"
+    lattice: Lattice | None = None
+    parameters: Parameters = Parameters()
+
+    def canonical(self) -> dict[str, Any]:
+        """What is computed: equal ones are computed once."""
+        found: dict[str, Any] = {self.function: self.of}
+        if self.argument:
+            found["argument"] = self.argument
+        if self.filter:
+            found["filter"] = self.filter
+        if self.lattice is not None:
+            ends = [self.lattice.low, self.lattice.high, str(self.lattice.step), self.lattice.ladder]
+            found["lattice"] = [self.lattice.sql, *ends]
+        given = {k: v for k, v in self.parameters.canonical().items() if k not in ("lower", "upper", "resolution")}
+        return {**found, **({"parameters": given} if given else {})}
+
+
+def compile_aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate:
+    """An aggregate of a request, a text or an object → validated. DP003 for what is not supported, DP004, DP005."""
+    parts = aggregate_from_text(item) if isinstance(item, str) else mapping(item, "aggregates")
+    function = FUNCTIONS.get(str(parts.get("function")))
+    if set(parts) - MEMBERS or function is None:
+        raise DPError(SHAPE, f"aggregate {parts.get('function')!s:.60} is not supported", HINT)
+    if not isinstance(parts.get("distinct"), bool | None):
+        raise DPError(SHAPE, "request member distinct is not a boolean", "Use count(distinct unit).")
+    name = str(parts.get("name") or parts["function"])
+    condition = predicate(text(parts.get("filter"), "filter"), scope, fold)
+    argument = text(parts.get("argument"), "argument")
+    parameters = _parameters(parts.get("parameters"), function)
+    if function.name != "count":
+        return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), scope, fold)
+    if parts.get("distinct") is True:
+        _check_unit_argument(argument, policy, scope)
+        return Aggregate(UNITS, None, condition, name)
+    if argument is None:
+        raise DPError(OUT_OF_RANGE, "what must be 'rows' or 'units'", "dp_count(relation, predicate, what => 'units')")
+    if argument == "*":
+        return Aggregate(ROWS, None, condition, name, parameters=parameters)
+    return Aggregate(COLUMN, compile_expression(argument, scope, fold).sql, condition, name, parameters=parameters)
+
+
+def _of_values(
+    function: Function,
+    argument: str | None,
+    condition: str | None,
+    name: str,
+    parameters: Parameters,
+    distinct: Any,
+    scope: Scope,
+    fold: Fold,
+) -> Aggregate:
+    if argument is None or argument == "*":
+        raise DPError(SHAPE, f"{function.name} needs an argument", "Name the column or expression.")
+    if distinct is True:
+        raise DPError(SHAPE, f"{function.name}(DISTINCT ...) is not supported", "Leave DISTINCT out.")
+    expression = compile_expression(argument, scope, fold)
+    if expression.kind is Kind.UNKNOWN or expression.constant:
+        raise DPError(SHAPE, f"{function.name} of a constant says nothing about rows", "Use count(*).")
+    values = lattice(
+        parse_expression(argument),
+        expression,
+        lambda node: column_of(node, scope),
+        lower=parameters.lower,
+        upper=parameters.upper,
+        resolution=parameters.resolution,
+    )
+    return Aggregate(VALUE, expression.sql, condition, name, function.name, values, parameters)
+
+
+def column_of(node: Any, scope: Scope) -> Column:
+    """The declared column that a reference names."""
+    (name,) = compile_expression(deparse(node), scope, lambda constants: list(constants)).columns
+    return scope.relation.columns[name]
+
+
+_NUMBERS: Mapping[str, tuple[str, Decimal | None, Decimal | None]] = {
+    "fraction": ("between 0 and 1", Decimal(0), Decimal(1)),
+    "lower": ("finite", None, None),
+    "upper": ("finite", None, None),
+    "resolution": ("above 0", Decimal("1e-18"), None),
+    "max_contribution": ("above 0", Decimal("1e-18"), None),
+    "base": ("2 or 5.5", None, None),
+    "beta": ("above 0 and below 1", Decimal("1e-12"), Decimal("0.999")),
+}
+
+
+def _parameters(given: Any, function: Function) -> Parameters:
+    document = mapping(given, "parameters") if given is not None else {}
+    if set(document) - set(_NUMBERS) - {"truncation"}:
+        raise DPError(SHAPE, "unknown parameter of an aggregate", f"Parameters: {', '.join(_NUMBERS)}, truncation.")
+    found: dict[str, Any] = {k: _number(k, v) for k, v in document.items() if v is not None and k != "truncation"}
+    truncation = text(document.get("truncation"), "truncation")
+    if truncation not in (None, "min", "filter"):
+        raise DPError(OUT_OF_RANGE, "truncation is min or filter", "min cuts a contribution at the level.")
+    if function.quantile:
+        found.setdefault("fraction", function.fraction)
+        if found["fraction"] is None:
+            raise DPError(OUT_OF_RANGE, "a quantile needs its fraction", "fraction => 0.9")
+    elif "fraction" in found:
+        raise DPError(OUT_OF_RANGE, "only quantiles take a fraction", "Leave fraction out.")
+    if found.get("base", 2) not in (2, Decimal("5.5")):
+        raise DPError(OUT_OF_RANGE, "base is 2 or 5.5", "Leave base out: it is chosen by the expected error.")
+    return Parameters(**found, truncation=truncation)
+
+
+def _number(name: str, value: Any) -> Decimal:
+    words, least, most = _NUMBERS[name]
+    try:
+        number = Decimal(text(value, name) or "")
+    except InvalidOperation:
+        number = Decimal("NaN")
+    fits = number.is_finite() and abs(number.adjusted()) <= 100
+    if not fits or (least is not None and number < least) or (most is not None and number > most):
+        raise DPError(OUT_OF_RANGE, f"{name} must be {words}", f"Give {name} as a plain decimal number.")
+    return number.normalize()
+
+
+def _check_unit_argument(argument: str | None, policy: Policy, scope: Scope) -> None:
+    hint = "On a dataset whose unit is a user, count(distinct unit_column) counts users."
+    if not policy.has_user_units:
+        raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", "count(*) counts the units: rows.")
+    if argument is None:
+        return
+    node = parse_expression(argument)
+    if isinstance(node, ast.ColumnRef):
+        fields = node.fields or ()
+        last = fields[-1]
+        if isinstance(last, ast.String) and last.sval == policy.unit_column:
+            qualifier = [f.sval for f in fields[:-1] if isinstance(f, ast.String)]
+            relation = policy.relation
+            if qualifier in ([], [scope.alias or relation.name], [relation.schema, relation.name]):
+                return
+    raise DPError(SHAPE, "only the privacy unit can be counted distinctly", hint)
+
+
+_SLOTS = frozenset({"funcname", "args", "agg_star", "agg_distinct", "agg_filter", "funcformat", "location"})
+_ORDERED = frozenset({"agg_within_group", "agg_order"})
+
+
+def aggregate_from_text(source: str) -> Mapping[str, Any]:
+    """'count(distinct x) FILTER (WHERE p)', 'percentile_disc(0.5) WITHIN GROUP (ORDER BY x)' → the request's form."""
+    node = parse_expression(source)
+    names = [part.sval for part in node.funcname or ()] if isinstance(node, ast.FuncCall) else []
+    name = names[-1] if len(names) == 1 or names[:-1] == ["pg_catalog"] else None
+    if name not in FUNCTIONS:
+        raise DPError(SHAPE, f"{source[:60]} is not a supported aggregate", HINT)
+    used = {slot for slot in node if getattr(node, slot) not in (None, False, ())}
+    ordered = name in ("percentile_disc", "percentile_cont")
+    if used - (_SLOTS | _ORDERED if ordered else _SLOTS) or (not node.agg_star and len(node.args or ()) != 1):
+        raise DPError(SHAPE, f"{source[:60]} has a part that is not supported", HINT)
+    first = "*" if node.agg_star else deparse(next(iter(node.args or ())))
+    found = {
+        "function": name,
+        "argument": _sorted_by(node, source) if ordered else first,
+        "distinct": bool(node.agg_distinct),
+        "filter": deparse(node.agg_filter) if node.agg_filter is not None else None,
+        "name": source,
+    }
+    return {**found, "parameters": {"fraction": first}} if ordered else found
+
+
+def _sorted_by(node: Any, source: str) -> str:
+    order = node.agg_order or ()
+    plain = (
+        {slot for slot in order[0] if getattr(order[0], slot) not in (None, False, ())} if len(order) == 1 else set()
+    )
+    if not node.agg_within_group or len(order) != 1 or plain - {"node", "location", "sortby_dir", "sortby_nulls"}:
+        raise DPError(SHAPE, f"{source[:60]} has a part that is not supported", HINT)
+    if str(order[0].sortby_dir).endswith("DESC"):
+        raise DPError(SHAPE, "a quantile in descending order is not supported", "Ask for 1 - fraction, ascending.")
+    return deparse(order[0].node)
