@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
+from pg_epsilon._version import VERSION
 from pg_epsilon_proxy import facade as facades
-from pg_epsilon_proxy.config import Config, ConfigError, load
-from pg_epsilon_proxy.policy import FacadeSource, gateway
-from pg_epsilon_proxy.server import serve
+from pg_epsilon_proxy import logs
+from pg_epsilon_proxy.config import Config, ConfigError, Log, load
+from pg_epsilon_proxy.lifecycle import Lifecycle
+from pg_epsilon_proxy.policy import gateway
+from pg_epsilon_proxy.preflight import preflight
+from pg_epsilon_proxy.service import Service
+from pg_epsilon_proxy.supervisor import Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 problems found or the databases cannot be reached, 2 wrong usage or settings."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.configure(Log())
     try:
         config = load(options.config)
+        logs.configure(config.log)
         return asyncio.run(_COMMANDS[options.command](config, options))
     except ConfigError as error:
         print(f"pg-epsilon: {error}", file=sys.stderr)
@@ -35,10 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pg-epsilon", description="Differential privacy for PostgreSQL.")
+    version = {"action": "version", "version": f"pg-epsilon {VERSION}", "help": "print the version"}
+    parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(dest="group", required=True)
     proxy = commands.add_parser("proxy", help="serve clients")
     proxy.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
-    proxy.add_argument("--check", action="store_true", help="read settings, look at both databases, serve nobody")
+    proxy.add_argument(
+        "--check", action="store_true", help="look at settings, certificate, both databases; change nothing"
+    )
+    proxy.add_argument("--version", **version)  # type: ignore[arg-type]
     proxy.set_defaults(command="proxy")
     facade = commands.add_parser("facade", help="build, sync or check the facade database")
     actions = facade.add_subparsers(dest="action", required=True)
@@ -55,15 +64,9 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _proxy(config: Config, options: argparse.Namespace) -> int:
     if options.check:
-        problems, _ = await FacadeSource(config).refresh()
-        return _told(problems)
-    task = asyncio.ensure_future(serve(config))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        return 0
+        return _told(await preflight(config))
+    runner = Supervisor(config) if config.process.workers > 1 else Service(config)
+    await Lifecycle(config, lambda: load(options.config), runner).run()
     return 0
 
 

@@ -218,6 +218,19 @@ def _is_loopback(host: str) -> bool:
         return False  # a name may lead elsewhere tomorrow
 
 
+def from_document(document: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The inverse of dataclasses.asdict, also after a journey as JSON, which makes lists of tuples."""
+    config = Config()
+    sections = {
+        item.name: replace(
+            getattr(config, item.name),
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in document[item.name].items()},
+        )
+        for item in fields(config)
+    }
+    return replace(config, **sections)
+
+
 def _section(section: str, defaults: S, table: Mapping[str, Any], environment: Mapping[str, str]) -> S:
     known = {item.name for item in fields(defaults)}  # type: ignore[arg-type]
     if unknown := set(table) - known:

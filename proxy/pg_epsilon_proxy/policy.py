@@ -13,6 +13,8 @@ import asyncpg
 
 from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.logs import event
+from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.rewrite.driver import SqlRewriter
 from pg_epsilon_proxy.rewrite.names import Names
 from pg_epsilon_proxy.session.login import verifying_tls
@@ -47,6 +49,7 @@ class FacadeSource:
         self._config = config
         self._again: Callable[[], None] = lambda: None
         self._behind = False
+        self.version = 0
 
     async def refresh(self) -> tuple[list[str], Rewriter | None]:
         async with gateway(self._config) as private, gateway(self._config, facade=True) as facade:
@@ -78,6 +81,7 @@ class FacadeSource:
             await lost.wait()
 
     async def _rewriter(self, facade: Any, changed: frozenset[tuple[str, str]] = frozenset()) -> Rewriter:
+        self.version = int(await facade.fetchval("SELECT version FROM dp.facade_state"))
         shown = await facades.relations(facade)
         functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
         return SqlRewriter(
@@ -103,9 +107,11 @@ async def _changed(private: Any, facade: Any) -> frozenset[tuple[str, str]]:
 class Policy:
     """The current rewriter, or the reason why there is none. on_problem: called when serving must stop."""
 
-    def __init__(self, source: Source, on_problem: Callable[[], None]) -> None:
+    def __init__(self, source: Source, on_problem: Callable[[], None], metrics: Metrics | None = None) -> None:
         self._source = source
         self._on_problem = on_problem
+        self._metrics = metrics or Metrics()
+        self._version: int | None = None
         self._changed = asyncio.Event()
         self._rewriter: Rewriter | None = None
         self.problems: list[str] = ["the policy has not been read yet"]
@@ -129,10 +135,22 @@ class Policy:
             problems, rewriter = [f"the policy cannot be read: {type(error).__name__}"], None
         if problems != self.problems:
             for problem in problems:
-                log.error("serving nobody: %s", problem)
+                event(log, logging.ERROR, "serving nobody", problem=problem)
         self.problems, self._rewriter = problems, rewriter if not problems else None
+        self._metrics.set("pg_epsilon_serving", 1 if self.serving else 0)
         if self._rewriter is None:
             self._on_problem()
+        else:
+            self._note(getattr(self._source, "version", 0))
+
+    def _note(self, version: int) -> None:
+        if version == self._version:
+            return
+        event(log, logging.INFO, "policy in force", version=version, before=self._version)
+        if self._version is not None:
+            self._metrics.add("pg_epsilon_policy_changes_total")
+        self._version = version
+        self._metrics.set("pg_epsilon_policy_version", version)
 
     async def keep(self) -> None:
         """Follow the policy for ever: at each notification, and again while something is wrong."""

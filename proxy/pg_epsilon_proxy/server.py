@@ -10,11 +10,18 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
 
+from pg_epsilon_proxy.admission import Admission, Visit, address_of
 from pg_epsilon_proxy.config import Config
-from pg_epsilon_proxy.policy import FacadeSource, Policy, Source
+from pg_epsilon_proxy.listeners import listen_all
+from pg_epsilon_proxy.logs import event, failure
+from pg_epsilon_proxy.metrics import Metrics
+from pg_epsilon_proxy.observing import Watch, WatchedPending, WatchedUpstream
+from pg_epsilon_proxy.policy import Policy, Source
 from pg_epsilon_proxy.session.cancel import CancelRegistry, Ticket
 from pg_epsilon_proxy.session.connection import Session
 from pg_epsilon_proxy.session.login import LoggedIn, LoginRefused, cancel_on_facade, fatal, log_in
@@ -29,8 +36,9 @@ from pg_epsilon_proxy.wire.startup import CANCEL_CODE, packet_code, read_cancel
 
 log = logging.getLogger("pg_epsilon_proxy.server")
 
-BACKLOG = 128
 GOODBYE_SECONDS = 2.0
+DRAIN_STEP = 0.05
+SHUTTING_DOWN = ("57P01", "terminating connection due to administrator command")
 
 
 class Directory:
@@ -47,20 +55,51 @@ class Directory:
         return cls(pool.verifier, pool.as_analyst)
 
 
-class ProxyServer:
-    """start() binds and begins to serve once the policy is read; close() ends every session."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Live:
+    """A session that has begun."""
 
-    def __init__(self, config: Config, directory: Directory, source: Source) -> None:
+    client: ClientStream
+    session: Session
+    pending: WatchedPending
+
+    @property
+    def idle(self) -> bool:
+        return self.pending.idle and not self.session.operations.busy
+
+
+class ProxyServer:
+    """start() reads the policy, binds (unless it is given listeners) and serves; close() ends everything.
+
+    metrics: where to count. elsewhere: asks the other processes to cancel a session that is not this one's.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Directory,
+        source: Source,
+        *,
+        metrics: Metrics | None = None,
+        listeners: Sequence[socket.socket] | None = None,
+        elsewhere: Callable[[int, bytes], Awaitable[bool]] | None = None,
+    ) -> None:
         self._config = config
         self._directory = directory
-        self.policy = Policy(source, self._end_sessions)
+        self.metrics = metrics or Metrics()
+        self.policy = Policy(source, self._end_sessions, self.metrics)
+        self._given = listeners
+        self._elsewhere = elsewhere
+        self._accepting: list[asyncio.Task[None]] = []
+        self._draining = False
+        self.admission = Admission(config.limits)
         self._cancels = CancelRegistry()
         self._parsers = ParserThreads(config.limits.parser_threads)
         self._tls = _tls(config)
         self._mock_secret = _mock_secret(config)
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sessions: dict[asyncio.Task[None], ClientStream] = {}
+        self._sessions: dict[asyncio.Task[None], Live] = {}
 
     @property
     def port(self) -> int:
@@ -73,37 +112,53 @@ class ProxyServer:
     async def start(self) -> None:
         """Raises OSError if an address cannot be bound."""
         await self.policy.refresh()
-        self._bind()
+        self._sockets = list(listen_all(self._config.listen) if self._given is None else self._given)
         self._spawn(self.policy.keep())
         for listener in self._sockets:
-            self._spawn(self._accept(listener))
+            listener.setblocking(False)
+            self._accepting.append(self._spawn(self._accept(listener)))
+
+    def reload(self, config: Config) -> None:
+        """New limits, names and certificate for connections from now on. Raises OSError, ssl.SSLError: nothing new."""
+        tls = _tls(config)
+        self._config, self._tls = config, tls
+        self.admission.configure(config.limits)
+
+    async def cancel(self, pid: int, key: bytes) -> bool:
+        """False: no session of this process, or not its key."""
+        return await self._cancels.cancel(pid, key)
+
+    async def drain(self, seconds: float) -> None:
+        """Accept nobody any more; end each session once it is idle outside a transaction, all after so many seconds."""
+        self._draining = True
+        await self._stop_listening()
+        end = time.monotonic() + seconds
+        while self._sessions and time.monotonic() < end:
+            for task, live in [item for item in self._sessions.items() if item[1].idle]:
+                self._dismiss(task, live, *SHUTTING_DOWN)
+            await asyncio.sleep(DRAIN_STEP)
 
     async def close(self) -> None:
+        self._draining = True
+        for task, live in list(self._sessions.items()):
+            self._dismiss(task, live, *SHUTTING_DOWN)
+        await self._stop_listening()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for listener in self._sockets:
-            if listener.family == socket.AF_UNIX:
-                os.unlink(listener.getsockname())
-            listener.close()
         self._parsers.close()
 
-    def _bind(self) -> None:
-        listen = self._config.listen
-        if listen.host:
-            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-            self._sockets.append(socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG))
-        if listen.unix_socket:
-            path = Path(listen.unix_socket) / f".s.PGSQL.{self.port if listen.host else listen.port}"
-            path.unlink(missing_ok=True)
-            unix = socket.socket(socket.AF_UNIX)
-            unix.bind(str(path))
-            path.chmod(0o777)  # as PostgreSQL's: the login decides, not the file
-            unix.listen(BACKLOG)
-            self._sockets.append(unix)
+    async def _stop_listening(self) -> None:
+        for task in self._accepting:
+            task.cancel()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
         for listener in self._sockets:
-            listener.setblocking(False)
+            if listener.family == socket.AF_UNIX and self._given is None:
+                os.unlink(listener.getsockname())
+            listener.close()
+        self._accepting, self._sockets = [], []
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -116,7 +171,7 @@ class ProxyServer:
         self._sessions.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Never the text: it may hold an analyst's literals.
-            log.error("a session failed: %s", type(error).__name__)
+            event(log, logging.ERROR, "session failed", **failure(error))
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -124,19 +179,34 @@ class ProxyServer:
             try:
                 sock, _ = await loop.sock_accept(listener)
             except OSError as error:  # out of descriptors: others will close
-                log.error("accept failed: %s", type(error).__name__)
+                event(log, logging.ERROR, "accept failed", error=type(error).__name__)
                 await asyncio.sleep(0.1)
                 continue
             sock.setblocking(False)
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._spawn(self._serve(sock))
+            self._spawn(self._visit(sock))
 
-    async def _serve(self, sock: socket.socket) -> None:
-        unix = sock.family == socket.AF_UNIX
+    async def _visit(self, sock: socket.socket) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
-            async with asyncio.timeout(self._config.limits.login_timeout):
+            visit = self.admission.arrive(address_of(sock), task.cancel)
+        except OSError:  # it has left already
+            sock.close()
+            return
+        try:
+            await self._serve(sock, visit)
+        finally:
+            visit.leave()
+
+    async def _serve(self, sock: socket.socket, visit: Visit) -> None:
+        unix = sock.family == socket.AF_UNIX
+        watch = Watch(self.metrics, _address(sock))
+        how = "shut down"
+        deadline = asyncio.get_running_loop().time() + self._config.limits.login_timeout
+        try:
+            async with asyncio.timeout_at(deadline):
                 opened = await open_client(sock, None if unix else self._tls)
         except WireError as error:
             await _last_words(sock, _fatal(error))
@@ -152,45 +222,64 @@ class ProxyServer:
             return
         client, packet = opened
         try:
-            await self._converse(client, packet, unix)
+            await self._converse(client, packet, unix, visit, deadline, watch)
+            how = "closed"
         except LoginRefused as refused:
+            watch.refused(refused.raw)
             client.writer.write(refused.raw)
         except WireError as error:
+            how = "protocol error"
+            watch.refused(_fatal(error))
             client.writer.write(_fatal(error))
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass
+            how = "lost"
         finally:
+            watch.ended(how)
             await _hang_up(client.writer)
 
-    async def _converse(self, client: ClientStream, packet: bytes, unix: bool) -> None:
+    async def _converse(
+        self, client: ClientStream, packet: bytes, unix: bool, visit: Visit, deadline: float, watch: Watch
+    ) -> None:
         if packet_code(packet) == CANCEL_CODE:
-            request = read_cancel(packet)
-            await self._cancels.cancel(request.pid, request.key)
+            if visit.may_cancel() and not await self._cancel_anywhere(packet):
+                visit.missed_cancel()
             return
         if self._config.listen.tls_required and not client.tls and not unix:
             raise fatal("28000", "this server accepts connections over TLS only", "Use sslmode=require or stronger.")
         if not self.policy.serving:
             raise fatal("DP006", "the proxy is not ready", "Ask the administrator to run pg-epsilon facade check.")
-        if self.sessions >= self._config.limits.max_sessions:
-            raise fatal("53300", "sorry, too many clients already")
-        async with asyncio.timeout(self._config.limits.login_timeout):
-            logged_in = await log_in(client, packet, self._config, self._directory.verifier, self._mock_secret)
+        visit.check_room()
+        async with asyncio.timeout_at(deadline):
+            verifier = watch.look_up(self._directory.verifier)
+            logged_in = await log_in(client, packet, self._config, verifier, self._mock_secret, visit)
         try:
-            await self._session(client, logged_in)
+            watch.began(logged_in.user, client, packet)
+            await self._session(client, logged_in, watch)
         finally:
             logged_in.link.writer.close()
 
-    async def _session(self, client: ClientStream, logged_in: LoggedIn) -> None:
+    async def _cancel_anywhere(self, packet: bytes) -> bool:
+        request = read_cancel(packet)
+        found = await self.cancel(request.pid, request.key)
+        if not found and self._elsewhere is not None:
+            found = await self._elsewhere(request.pid, request.key)
+        self.metrics.add("pg_epsilon_cancels_total", "yes" if found else "no")
+        return found
+
+    async def _session(self, client: ClientStream, logged_in: LoggedIn, watch: Watch) -> None:
+        pending = WatchedPending(watch)
+        logged_in.link.pending = pending
         context = SessionContext(
             analyst=logged_in.user,
             link=logged_in.link,
-            upstream=self._directory.as_analyst(logged_in.user),
+            upstream=WatchedUpstream(self._directory.as_analyst(logged_in.user), watch),
             parsers=self._parsers,
             rewriter=self.policy.rewriter,
-            write=client.writer.write,
+            write=watch.wrote(client.writer.write),
             client_gone=client.gone,
         )
-        session = Session(context, client.reader, client.writer, self._config.limits.max_message)
+        limits = self._config.limits
+        session = Session(context, client.reader, client.writer, limits.max_message, limits.idle_timeout)
 
         async def cancel() -> None:
             if session.operations.cancel():
@@ -200,8 +289,10 @@ class ProxyServer:
         self._cancels.add(ticket)
         task = asyncio.current_task()
         if task is not None:
-            self._sessions[task] = client
+            self._sessions[task] = Live(client, session, pending)
         try:
+            if self._draining:
+                raise fatal(*SHUTTING_DOWN)
             if self.policy.serving:  # it may have stopped during the login
                 await session.run()
         finally:
@@ -209,9 +300,14 @@ class ProxyServer:
 
     def _end_sessions(self) -> None:
         """A facade without its net would answer 0 where it must refuse: nobody goes on."""
-        for task, client in self._sessions.items():
-            client.writer.write(fatal("DP006", "the proxy is not ready", "Connect again later.").raw)
-            task.cancel()
+        for task, live in list(self._sessions.items()):
+            self._dismiss(task, live, "DP006", "the proxy is not ready", "Connect again later.")
+
+    def _dismiss(self, task: asyncio.Task[None], live: Live, *words: str) -> None:
+        """The last message that a session gets, then its end."""
+        self._sessions.pop(task, None)
+        live.client.writer.write(fatal(*words).raw)
+        task.cancel()
 
 
 def _tls(config: Config) -> ssl.SSLContext | None:
@@ -224,6 +320,15 @@ def _mock_secret(config: Config) -> bytes:
     if password is None:
         return secrets.token_bytes(32)
     return hmac.digest(password.encode(), b"pg_epsilon mock authentication", hashlib.sha256)
+
+
+def _address(sock: socket.socket) -> str:
+    if sock.family == socket.AF_UNIX:
+        return "unix"
+    try:
+        return str(sock.getpeername()[0])
+    except OSError:
+        return "gone"
 
 
 def _fatal(error: WireError) -> bytes:
@@ -247,17 +352,3 @@ async def _hang_up(writer: asyncio.StreamWriter) -> None:
             await writer.wait_closed()
     except (OSError, ssl.SSLError, TimeoutError):
         writer.transport.abort()
-
-
-async def serve(config: Config) -> None:
-    """Serve until cancelled."""
-    pool = UpstreamPool(config)
-    await pool.open()
-    server = ProxyServer(config, Directory.of(pool), FacadeSource(config))
-    try:
-        await server.start()
-        log.info("listening on %s port %d, process %d", config.listen.host, server.port, os.getpid())
-        await asyncio.Event().wait()
-    finally:
-        await server.close()
-        await pool.close()

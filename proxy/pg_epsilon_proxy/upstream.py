@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncpg
 
 from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.logs import event
+from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Refusal
 
@@ -23,19 +26,56 @@ UNAVAILABLE = "the private database could not complete the call"
 UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
 CLOSE_SECONDS = 5.0
 MAX_NAME = 63  # bytes
+FIRST_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds
+KEEP_SECONDS = 2.0
+BUDGETS = (
+    "pg_epsilon_budget_epsilon",
+    "pg_epsilon_budget_epsilon_left",
+    "pg_epsilon_budget_used_ratio",
+    "pg_epsilon_budget_frozen",
+)
 # One round trip: a statement is its own transaction, and the row that names the analyst exists before the call is made.
 _AS = "WITH who AS MATERIALIZED (SELECT pg_catalog.set_config('dp.analyst', $1, true) AS name)"
 _QUERY = f"{_AS} SELECT dp.dp_query($2::jsonb)::text FROM who WHERE name = $1"
 _PLAN = f"{_AS} SELECT dp.dp_plan($2::jsonb)::text FROM who WHERE name = $1"
 
 
-class UpstreamPool:
-    """A small pool: a call holds one connection for one transaction, and names the analyst in it."""
+class Backoff:
+    """Seconds to wait before the next attempt to connect: none after a success, then 0.1, 0.2, 0.4 … 5.
 
-    def __init__(self, config: Config) -> None:
+    Each process adds a little of its own, so that many of them do not come at the same moment.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._not_before = 0.0
+
+    @property
+    def wait(self) -> float:
+        return max(0.0, self._not_before - self._clock())
+
+    def tried(self, ok: bool) -> None:
+        self._failures = 0 if ok else self._failures + 1
+        seconds = 0.0 if ok else min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (self._failures - 1))
+        self._not_before = self._clock() + seconds * (1 + os.getpid() % 16 / 64)
+
+
+class UpstreamPool:
+    """A small pool: a call holds one connection for one transaction, and names the analyst in it.
+
+    Some connections are kept open with the engine loaded in them and behind them (`dp.warm`), before anybody asks.
+    """
+
+    def __init__(self, config: Config, metrics: Metrics | None = None) -> None:
         self._config = config
+        self._metrics = metrics or Metrics()
         self._pool: Any = None
         self._retiring: set[asyncio.Task[None]] = set()
+        self._backoff = Backoff(lambda: asyncio.get_running_loop().time())
+        self._warm: set[int] = set()
+        self._can_warm = True
+        self._keeper: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Raises what asyncpg raises if the private database cannot be reached."""
@@ -45,15 +85,98 @@ class UpstreamPool:
             max_size=self._config.private.pool_size,
             max_inactive_connection_lifetime=0,
             statement_cache_size=64,
+            connect=self._connect,
             init=_prepare,
             reset=_nothing_to_reset,
         )
+        await self.warm()
+        self._keeper = asyncio.ensure_future(self._keep())
 
     async def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
         if self._retiring:
             await asyncio.wait(self._retiring)
         if self._pool is not None:
             await self._pool.close()
+
+    def reload(self, config: Config) -> None:
+        """Takes over how long a call waits for a connection."""
+        self._config = config
+
+    def count(self) -> None:
+        """Put the pool's state into the metrics."""
+        size, idle = self._pool.get_size(), self._pool.get_idle_size()
+        retiring = len(self._retiring)
+        for state, number in (("idle", idle), ("busy", max(0, size - idle - retiring)), ("retiring", retiring)):
+            self._metrics.set("pg_epsilon_pool_connections", number, state)
+
+    async def _connect(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls that come while the database is away wait for their turn within their own time limit."""
+        if (seconds := self._backoff.wait) > 0:
+            await asyncio.sleep(seconds)
+        ok = False
+        try:
+            connection = await asyncpg.connect(*args, **kwargs)
+            ok = True
+            return connection
+        finally:
+            self._backoff.tried(ok)
+            self._metrics.add("pg_epsilon_pool_connects_total", "yes" if ok else "no")
+
+    async def warm(self) -> None:
+        """Open the wanted number of connections, with the engine loaded. A channel in trouble is logged, no more."""
+        private = self._config.private
+        busy = self._pool.get_size() - self._pool.get_idle_size()
+        wanted = min(private.pool_warm, private.pool_size - busy)
+        held: list[Any] = []
+        try:
+            for _ in range(wanted):
+                held.append(await self._pool.acquire(timeout=self._config.limits.acquire_timeout))
+            await asyncio.gather(*(self._load(connection) for connection in held))
+        finally:
+            for connection in held:
+                await self._pool.release(connection)
+
+    async def _load(self, connection: Any) -> None:
+        pid = connection.get_server_pid()
+        if pid in self._warm or not self._can_warm:
+            return
+        try:
+            await connection.fetchval("SELECT dp.warm()")
+        except (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
+            self._can_warm = False  # an extension of an earlier version: it works, its first calls are slow
+        except asyncpg.PostgresError as error:
+            event(log, logging.WARNING, "the engine does not answer", sqlstate=error.sqlstate)
+        else:
+            self._warm.add(pid)
+
+    async def _keep(self) -> None:
+        """A connection that ended is opened again before somebody needs it."""
+        down = False
+        while True:
+            await asyncio.sleep(max(KEEP_SECONDS, self._backoff.wait))
+            try:
+                await self.warm()
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                if not down:
+                    event(log, logging.ERROR, "private database cannot be reached", error=type(error).__name__)
+                down = True
+            else:
+                if down:
+                    event(log, logging.INFO, "private database is back")
+                down = False
+
+    async def budgets(self) -> None:
+        """Put every dataset's cap and remainder into the metrics: sums of charges, public facts. Raises Refusal."""
+        rows = await self.call(None, "SELECT dataset, epsilon, epsilon_left, used, frozen FROM dp.budget_totals()")
+        for name in BUDGETS:
+            self._metrics.forget(name)
+        for dataset, *figures in rows:
+            for name, figure in zip(BUDGETS, figures, strict=True):
+                if figure is not None:
+                    self._metrics.set(name, float(figure), str(dataset))
 
     def connect_arguments(self) -> dict[str, Any]:
         private = self._config.private
@@ -124,6 +247,7 @@ class UpstreamPool:
 
     def _retire(self, connection: Any) -> None:
         """A backend inside PL/Python may not notice a cancel for seconds: nobody waits for it, nobody gets it next."""
+        self._metrics.add("pg_epsilon_pool_retired_total")
         task = asyncio.ensure_future(self._close(connection))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
@@ -131,6 +255,7 @@ class UpstreamPool:
     async def _close(self, connection: Any) -> None:
         # A close that fails has cut the connection by itself, and one that the server ended is in nobody's place.
         with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self._warm.discard(connection.get_server_pid())
             await connection.close(timeout=CLOSE_SECONDS)
         await self._pool.release(connection)
 
@@ -198,5 +323,6 @@ def _refusal(error: asyncpg.PostgresError) -> Refusal:
 
 
 def _unavailable(error: BaseException) -> Refusal:
-    log.error("private database: %s %s", type(error).__name__, getattr(error, "sqlstate", ""))
+    state = getattr(error, "sqlstate", None)
+    event(log, logging.ERROR, "private database failed", error=type(error).__name__, sqlstate=state)
     return Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)

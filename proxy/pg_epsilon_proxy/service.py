@@ -1,0 +1,90 @@
+"""All of the proxy that one process holds: the pool, the listening server, their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from pg_epsilon._version import VERSION
+from pg_epsilon_proxy import logs
+from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.logs import event
+from pg_epsilon_proxy.metrics import Metrics, Snapshot
+from pg_epsilon_proxy.policy import FacadeSource
+from pg_epsilon_proxy.server import Directory, ProxyServer
+from pg_epsilon_proxy.session.rewriting import Refusal
+from pg_epsilon_proxy.upstream import UpstreamPool
+
+log = logging.getLogger("pg_epsilon_proxy.service")
+
+BUDGET_SECONDS = 15.0  # a scrape asks for the budgets at most so often
+
+
+class Service:
+    """Serves clients in this process. worker: its number, if there are several."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        worker: int | None = None,
+        listeners: Sequence[socket.socket] | None = None,
+        elsewhere: Callable[[int, bytes], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._config = config
+        self._worker = worker
+        self.metrics = Metrics()
+        self.pool = UpstreamPool(config, self.metrics)
+        self.server = ProxyServer(
+            config,
+            Directory.of(self.pool),
+            FacadeSource(config),
+            metrics=self.metrics,
+            listeners=listeners,
+            elsewhere=elsewhere,
+        )
+        self._budgets_at: float | None = None
+
+    async def start(self) -> None:
+        """Raises what asyncpg raises, and OSError, if a database cannot be reached or an address not be bound."""
+        asyncio.get_running_loop().set_exception_handler(logs.loop_failure)
+        await self.pool.open()
+        await self.server.start()
+        self.metrics.set("pg_epsilon_workers", 1)
+        self.metrics.set("pg_epsilon_build_info", 1, VERSION)
+        listen = self._config.listen
+        event(log, logging.INFO, "listening", host=listen.host, port=self.server.port, version=VERSION)
+
+    async def reload(self, config: Config) -> None:
+        """The settings of `config` that may change while serving. Raises OSError, ssl.SSLError: then none is new."""
+        self.server.reload(config)
+        self.pool.reload(config)
+        self._config = config
+        logs.configure(config.log, self._worker)
+
+    async def drain(self, seconds: float) -> None:
+        await self.server.drain(seconds)
+
+    async def close(self) -> None:
+        await self.server.close()
+        await self.pool.close()
+
+    async def cancel(self, pid: int, key: bytes) -> bool:
+        return await self.server.cancel(pid, key)
+
+    async def snapshot(self, *, budgets: bool = True) -> Snapshot:
+        """This process's numbers; budgets: with those of the datasets, which are the same in every process."""
+        self.pool.count()
+        if budgets and (self._budgets_at is None or time.monotonic() - self._budgets_at > BUDGET_SECONDS):
+            self._budgets_at = time.monotonic()
+            with contextlib.suppress(Refusal):
+                await self.pool.budgets()
+        return self.metrics.snapshot()
+
+
+FAILURES = (OSError, ssl.SSLError)  # what reload may raise
