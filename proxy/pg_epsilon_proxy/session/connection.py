@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from pg_epsilon_proxy.session.operations import Operations, SessionContext
+from pg_epsilon_proxy.session.context import SessionContext
+from pg_epsilon_proxy.session.operations import Operations
 from pg_epsilon_proxy.session.pending import (
     expect_close,
     expect_describe,
@@ -22,6 +23,7 @@ SMALL = 10_000  # messages that hold a name or nothing
 DEFAULT_MAX_MESSAGE = 16 << 20
 LAST_WORDS = 2.0  # seconds given to the facade to finish what was sent before the client left
 TURN = 64  # messages of one session before the others have their turn
+BEGINNING = {ord("B"): True, ord("E"): True, ord("S"): False, ord("Q"): False}
 LOST = "the facade has ended this session without a word"
 IDLE = "terminating connection due to idle-session timeout"
 FORGETTING = (b"DEALLOCATE", b"DISCARD ALL")
@@ -92,8 +94,7 @@ class Session:
         try:
             while data := await self._client.read(READ):
                 self._active = loop.time()
-                handled = 0
-                for piece in self._framer.feed(data):
+                for number, piece in enumerate(self._framer.feed(data), 1):
                     if piece.kind == ord("X"):
                         return
                     handler = self._handlers.get(piece.kind)
@@ -101,8 +102,9 @@ class Session:
                         link.send(piece.data)
                     else:
                         await handler(piece.data)
-                    handled += 1
-                    if handled % TURN == 0:
+                        if piece.kind in BEGINNING:
+                            self.operations.begun = BEGINNING[piece.kind]
+                    if number % TURN == 0:
                         await link.room()
                         await asyncio.sleep(0)
                 await link.room()
@@ -164,9 +166,7 @@ class Session:
             kind, name = messages.read_target(raw)
         except WireError:
             return self._link.send(raw, expect_describe())
-        statements = self.operations.statements
-        sink = statements.statement_sink(name) if kind == ord("S") else statements.portal_sink(name)
-        return self._link.send(raw, expect_describe(sink))
+        return self._link.send(raw, expect_describe(self.operations.describe_sink(kind, name)))
 
     async def _close(self, raw: bytes) -> None:
         try:

@@ -209,9 +209,13 @@ class FacadeLink:
         if self._timer:
             await self.fetch("select")
 
-    async def sync_unseen(self) -> None:
-        """End the transaction that probes opened; the client does not see this ReadyForQuery."""
+    def end_transaction(self) -> None:
+        """The one that probes opened; the client does not see this ReadyForQuery."""
         self.send(messages.SYNC, expect_sync(lambda piece: b""))
+        self._timer = False
+
+    async def sync_unseen(self) -> None:
+        self.end_transaction()
         await self.drain()
 
     def raise_late(self) -> None:

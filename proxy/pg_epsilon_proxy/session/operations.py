@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from pg_epsilon_proxy.session.facade_link import RESERVED, FacadeLink
-from pg_epsilon_proxy.session.parser_thread import ParserThreads
+from pg_epsilon_proxy.session.context import BrainIO, SessionContext
+from pg_epsilon_proxy.session.facade_link import RESERVED
 from pg_epsilon_proxy.session.pending import (
     Sink,
     expect_bind,
@@ -18,15 +17,14 @@ from pg_epsilon_proxy.session.pending import (
     expect_query,
     expect_sync,
 )
+from pg_epsilon_proxy.session.prepared import by_sql_only, holds_documents, without_documents, wrong_count
 from pg_epsilon_proxy.session.refusals import nonce_statement, placed, raise_statement
 from pg_epsilon_proxy.session.rewriting import (
-    AnalystUpstream,
     BoundParams,
-    Described,
     FacadeError,
     Plan,
+    PreparedNote,
     Refusal,
-    Rewriter,
 )
 from pg_epsilon_proxy.session.statements import Statement, Statements, original_columns
 from pg_epsilon_proxy.wire import messages
@@ -40,60 +38,6 @@ CANCELLED = "57014"
 FAILED = "the call could not be completed"
 
 
-@dataclass(slots=True)
-class SessionContext:
-    """What one session is given. write: sends bytes to the client; client_gone: set when it hung up."""
-
-    analyst: str
-    link: FacadeLink
-    upstream: AnalystUpstream
-    parsers: ParserThreads
-    rewriter: Callable[[], Rewriter]
-    write: Callable[[bytes], None]
-    client_gone: asyncio.Event
-
-
-class BrainIO:
-    """SessionIO (rewriting.py) over one session."""
-
-    def __init__(self, context: SessionContext) -> None:
-        self._context = context
-        self.analyst = context.analyst
-        self.upstream = context.upstream
-        self.sql_prepared: dict[str, Any] = {}
-
-    async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
-        return await self._context.link.describe(sql, param_oids)
-
-    async def fetch(
-        self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
-    ) -> list[list[str | None]]:
-        try:
-            return await self._context.link.fetch(sql, params, param_oids)
-        except FacadeError as error:
-            raise error.placed(None) from None  # a place in a text that the client has never seen
-
-    async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
-        return await self._context.parsers.run(function, *args)
-
-    def parameter_status(self, name: str) -> str | None:
-        return self._context.link.statuses.get(name)
-
-    def in_block(self) -> bool:
-        return self._context.link.pending.status == b"T"
-
-    def notice(
-        self,
-        severity: str,
-        message: str,
-        detail: str | None = None,
-        hint: str | None = None,
-        sqlstate: str = "00000",
-    ) -> None:
-        encoding = self._context.link.encoding
-        self._context.write(messages.report(b"N", severity, sqlstate, message, detail, hint, encoding=encoding))
-
-
 class Operations:
     def __init__(self, context: SessionContext) -> None:
         self._context = context
@@ -101,6 +45,7 @@ class Operations:
         self.io = BrainIO(context)
         self.statements = Statements()
         self.busy = False
+        self.begun = False  # a Bind or Execute of the client's was sent after its last Sync
         self._running: asyncio.Task[Any] | None = None
 
     def cancel(self) -> bool:
@@ -175,6 +120,7 @@ class Operations:
                     "42602", "prepared statement names that begin with _pge_ are reserved", None, "Rename it."
                 )
             plan = await self._plan(parse.query, sql, parse.param_oids, extended=True)
+            self._end_probes()
             if plan is None:
                 return self._forward_parse(raw, parse.name)
             self._send_planned(raw, parse, plan)
@@ -205,7 +151,8 @@ class Operations:
         except WireError:
             return self._link.send(raw, expect_bind())
         if not self.statements.planning and name not in self.statements.by_name:
-            return self._forward_bind(raw, portal)
+            note = self._noted(name)
+            return self._forward_bind(raw, portal) if note is None else await self._noted_bind(raw, name, note)
         ready = await self._link.drain()
         statement = self.statements.by_name.get(name)
         if not ready or statement is None:
@@ -238,15 +185,11 @@ class Operations:
                 del self.statements.by_name[statement.name]
                 return self._forward_bind(raw, bind.portal)
         if len(bind.values) != statement.params:
-            shown = statement.name.decode(link.encoding, "replace")
-            raise Refusal(
-                "08P01",
-                f"bind message supplies {len(bind.values)} parameters, "
-                f'but prepared statement "{shown}" requires {statement.params}',
-            )
+            raise wrong_count(statement.name.decode(link.encoding, "replace"), len(bind.values), statement.params)
         if bind.portal:
             await link.check_portal_name(bind.portal)
         documents = await self._run(plan, BoundParams(bind.formats, bind.values))
+        self._end_probes()
         if plan.literal:
             return self._bind_literal(bind, statement, documents)
         formats = bind.formats
@@ -266,6 +209,48 @@ class Operations:
         data = messages.bind(bind.portal, name, (), (), bind.result_formats)
         self._forward_bind(data, bind.portal, statement)
         link.send(messages.close(b"S", name), expect_close(errors_only))
+
+    async def _noted_bind(self, raw: bytes, name: bytes, note: PreparedNote) -> None:
+        """Bind to what SQL PREPARE made: only EXECUTE runs the blocks, and nobody is told of our parameters in it."""
+        portal, link = messages.read_bind_names(raw)[0], self._link
+        if not await link.drain():
+            return self._forward_bind(raw, portal)
+        self.busy = True
+        try:
+            found = await link.check_statement(name)
+            if not holds_documents(found, note):
+                return self._forward_bind(raw, portal)
+            supplied = len(messages.read_bind(raw).values)
+            if supplied != len(note.types):
+                raise wrong_count(name.decode(link.encoding, "replace"), supplied, len(note.types))
+            raise by_sql_only()
+        except FacadeError as error:
+            self._context.write(error.raw)
+        except Refusal as refusal:
+            self._refuse_now(refusal, link.reserved_name())
+        except WireError:
+            self._forward_bind(raw, portal)
+        finally:
+            self.busy = False
+
+    def _noted(self, name: bytes) -> PreparedNote | None:
+        notes: dict[str, PreparedNote] = self.io.sql_prepared
+        return notes.get(name.decode(self._link.encoding, "replace")) if notes else None
+
+    def describe_sink(self, kind: int, name: bytes) -> Sink:
+        """What the client sees of a statement's or portal's description."""
+        if kind != ord("S"):
+            return self.statements.portal_sink(name)
+        note = None if name in self.statements.by_name else self._noted(name)
+        return self.statements.statement_sink(name) if note is None else without_documents(note)
+
+    def _end_probes(self) -> None:
+        """Between the client's own Syncs probes must not be seen: behind them a DISCARD ALL would be in a pipeline.
+
+        A Sync is unseen too as long as the client has bound nothing: what it parsed stays.
+        """
+        if self._link.probed and not self.begun and self._link.pending.status == b"I":
+            self._link.end_transaction()
 
     async def _plan(self, text: bytes, sql: str, oids: Sequence[int], *, extended: bool) -> Plan | None:
         plan = await self._guarded(self._context.rewriter().plan(sql, oids, self.io, extended=extended))

@@ -120,6 +120,15 @@ class AnalystUpstream(Protocol):
         ...
 
 
+class PreparedNote(Protocol):
+    """What the brain keeps of a SQL `PREPARE` over DP blocks; its own parameters, jsonb, stand behind the client's."""
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The client's parameters."""
+        ...
+
+
 class SessionIO(Protocol):
     """What the brain may ask of the client's session. Probes run in the client's own facade session and transaction."""
 
@@ -127,7 +136,7 @@ class SessionIO(Protocol):
     """The authenticated role name."""
     upstream: AnalystUpstream
     sql_prepared: dict[str, Any]
-    """Names prepared by SQL `PREPARE` over DP blocks: the brain's own notes, cleared by DISCARD ALL, DEALLOCATE ALL."""
+    """Names prepared by SQL `PREPARE` over DP blocks: the brain's own notes (PreparedNotes), cleared by DISCARD ALL."""
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
         """Parse + Describe under a reserved name. Raises FacadeError."""

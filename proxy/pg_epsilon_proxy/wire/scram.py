@@ -1,4 +1,5 @@
-"""SCRAM-SHA-256 and -PLUS (RFC 5802, 7677, 5929) from a stored verifier, without I/O: the server, and a client that has keys only.
+"""SCRAM-SHA-256 and -PLUS (RFC 5802, 7677, 5929) from a stored verifier, without I/O: the server, and a client that
+has keys only.
 
 The server's half recovers ClientKey = ClientProof XOR HMAC(StoredKey, AuthMessage); the client's half logs in to the
 facade with it (facade-and-channel.md §3). libpq sends an empty user name in the SCRAM message: the start-up packet's

@@ -1,0 +1,69 @@
+"""What one session is given, and what the brain may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pg_epsilon_proxy.session.facade_link import FacadeLink
+from pg_epsilon_proxy.session.parser_thread import ParserThreads
+from pg_epsilon_proxy.session.rewriting import AnalystUpstream, BoundParams, Described, FacadeError, Rewriter
+from pg_epsilon_proxy.wire import messages
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """What one session is given. write: sends bytes to the client; client_gone: set when it hung up."""
+
+    analyst: str
+    link: FacadeLink
+    upstream: AnalystUpstream
+    parsers: ParserThreads
+    rewriter: Callable[[], Rewriter]
+    write: Callable[[bytes], None]
+    client_gone: asyncio.Event
+
+
+class BrainIO:
+    """SessionIO (rewriting.py) over one session."""
+
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self.analyst = context.analyst
+        self.upstream = context.upstream
+        self.sql_prepared: dict[str, Any] = {}
+
+    async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
+        return await self._context.link.describe(sql, param_oids)
+
+    async def fetch(
+        self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
+    ) -> list[list[str | None]]:
+        try:
+            return await self._context.link.fetch(sql, params, param_oids)
+        except FacadeError as error:
+            raise error.placed(None) from None  # a place in a text that the client has never seen
+
+    async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
+        return await self._context.parsers.run(function, *args)
+
+    def parameter_status(self, name: str) -> str | None:
+        return self._context.link.statuses.get(name)
+
+    def in_block(self) -> bool:
+        return self._context.link.pending.status == b"T"
+
+    def notice(
+        self,
+        severity: str,
+        message: str,
+        detail: str | None = None,
+        hint: str | None = None,
+        sqlstate: str = "00000",
+    ) -> None:
+        encoding = self._context.link.encoding
+        self._context.write(messages.report(b"N", severity, sqlstate, message, detail, hint, encoding=encoding))
