@@ -1,0 +1,315 @@
+"""The proxy as a process: drain, reload, systemd's protocol, several workers on one port."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_cluster import PASSWORD, PRIVATE, free_port
+from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work, soon
+from fix_stack import Stack
+
+COUNT = "SELECT count(*) FROM people WHERE age > {}"
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[Stack]:
+    with databases_at_work() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def pair(databases: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """Two workers, also on a unix socket; shared by the tests that do not end it."""
+    folder = tmp_path_factory.mktemp("pair")
+    listen = {"unix_socket": str(folder)}
+    with proxy_at_work(databases, folder, process={"workers": 2}, listen=listen, metrics={"port": "free"}) as proxy:
+        yield proxy
+
+
+# -- drain -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_drain_lets_work_finish_and_sends_the_idle_away(databases: Stack, tmp_path: Path, workers: int) -> None:
+    """Idle: 57P01 at once. A running statement: its answer, then 57P01. An open transaction: until its COMMIT."""
+    settings: dict[str, Any] = {"process": {"workers": workers, "drain_timeout": 20}}
+    with proxy_at_work(databases, tmp_path, **settings) as proxy:
+        idle, running, open_ = (proxy.connect() for _ in range(3))
+        open_.execute("BEGIN")
+        answers: list[Any] = []
+        asking = threading.Thread(target=lambda: answers.append(running.execute("SELECT pg_sleep(1), 7").fetchone()))
+        asking.start()
+        time.sleep(0.3)
+        proxy.signal(signal.SIGTERM)
+        assert code_of(lambda: idle.execute("SELECT 1")) in (None, "57P01"), "it may come in at the last moment"
+        assert soon(lambda: code_of(lambda: idle.execute("SELECT 1")) in ("57P01", "lost"))
+        assert soon(lambda: code_of(lambda: proxy.connect().close()) == "lost"), "nobody new is accepted"
+        asking.join()
+        assert answers == [("", 7)]
+        assert soon(lambda: code_of(lambda: running.execute("SELECT 1")) in ("57P01", "lost"))
+        row = open_.execute(COUNT.format(30)).fetchone()
+        assert row is not None and abs(row[0] - 780) < 250
+        assert proxy.process.poll() is None
+        open_.execute("COMMIT")
+        assert proxy.ended() == 0
+        assert [line["how"] for line in proxy.events("session ends")] == ["shut down"] * 3
+
+
+@pytest.mark.parametrize("how", ["time limit", "second signal"])
+def test_a_drain_ends(databases: Stack, tmp_path: Path, how: str) -> None:
+    timeout = 1 if how == "time limit" else 60
+    with proxy_at_work(databases, tmp_path, process={"drain_timeout": timeout}) as proxy:
+        alice = proxy.connect()
+        alice.execute("BEGIN")
+        proxy.signal(signal.SIGTERM)
+        if how == "second signal":
+            proxy.wait_for("draining")
+            proxy.signal(signal.SIGTERM)
+        started = time.monotonic()
+        assert proxy.ended() == 0
+        assert time.monotonic() - started < 10
+        assert code_of(lambda: alice.execute("SELECT 1")) == "57P01"
+
+
+# -- reload ------------------------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path, name: str) -> tuple[str, str]:
+    key, cert = str(folder / f"{name}.key"), str(folder / f"{name}.crt")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_reload(databases: Stack, tmp_path: Path, workers: int) -> None:
+    """Certificate, limits and logging change for new sessions; old ones go on; what cannot change is named."""
+    old, new = certificate(tmp_path, "old"), certificate(tmp_path, "new")
+    listen = dict(zip(("tls_cert", "tls_key"), old, strict=True))
+    with proxy_at_work(databases, tmp_path, process={"workers": workers}, listen=listen) as proxy:
+        before = proxy.connect(sslmode="verify-ca", sslrootcert=old[0])
+        proxy.write(
+            listen=dict(zip(("tls_cert", "tls_key"), new, strict=True)),
+            limits={"max_message": 5000, "parser_threads": 2},
+            log={"level": "warning"},
+            private={"pool_size": 3},
+        )
+        proxy.signal(signal.SIGHUP)
+        waiting = proxy.wait_for("settings wait for a restart")[0]["settings"]
+        assert waiting == "private.pool_size,limits.parser_threads"
+        begun = len(proxy.events("session begins"))
+        with pytest.raises(psycopg.OperationalError, match="certificate"):
+            proxy.connect(sslmode="verify-ca", sslrootcert=old[0])
+        with proxy.connect(sslmode="verify-ca", sslrootcert=new[0]) as after:
+            assert code_of(lambda: after.execute(f"SELECT '{'x' * 6000}'")) in ("54000", "lost")
+        assert before.execute(f"SELECT length('{'x' * 6000}')").fetchone() == (6000,)
+        assert len(proxy.events("session begins")) == begun, "level warning says nothing of sessions"
+
+
+@pytest.mark.parametrize("broken", ["not toml", "[nosuch]", "[listen]\ntls_cert = '/nowhere'\ntls_key = '/nowhere'"])
+def test_a_broken_file_keeps_the_old_settings(pair: Proxy, broken: str) -> None:
+    file = pair.folder / "proxy.toml"
+    good, count = file.read_text(), len(pair.events("reload failed: the settings stay as they were"))
+    file.write_text(broken if broken.startswith("n") else good.replace("[listen]\n", broken + "\n"))
+    try:
+        pair.signal(signal.SIGHUP)
+        pair.wait_for("reload failed: the settings stay as they were", count + 1)
+        with pair.connect() as alice:
+            assert alice.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        file.write_text(good)
+
+
+# -- systemd -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_systemd_is_told(databases: Stack, tmp_path: Path, workers: int) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "notify"))
+        heard.settimeout(10)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with proxy_at_work(databases, tmp_path, environment, process={"workers": workers}) as proxy:
+            assert heard.recv(1000).decode().split("\n")[:2] == ["READY=1", f"MAINPID={proxy.process.pid}"]
+            with proxy.connect():
+                pass
+            proxy.signal(signal.SIGHUP)
+            assert heard.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+            assert heard.recv(1000) == b"READY=1"
+            proxy.signal(signal.SIGTERM)
+            assert heard.recv(1000).startswith(b"STOPPING=1")
+            assert proxy.ended() == 0
+
+
+def test_a_database_that_is_away_is_an_exit_status(databases: Stack, tmp_path: Path) -> None:
+    """systemd starts it again; with several workers just the same."""
+    for workers in ("1", "2"):
+        environment = {"PG_EPSILON_PRIVATE_PORT": str(free_port()), "PG_EPSILON_PROCESS_WORKERS": workers}
+        command = [str(databases.cluster.paths.python), "-m", "pg_epsilon_proxy.cli", "proxy"]
+        done = subprocess.run(
+            command, env={**databases.environment(), **environment}, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def workers_of(proxy: Proxy) -> dict[int, list[psycopg.Connection[Any]]]:
+    """Worker number → sessions that it serves, at least one each."""
+    found: dict[int, list[psycopg.Connection[Any]]] = {}
+    for _ in range(40):
+        begun = len(proxy.events("session begins"))
+        connection = proxy.connect()
+        found.setdefault(proxy.wait_for("session begins", begun + 1)[-1]["worker"], []).append(connection)
+        if len(found) == proxy.settings["process"]["workers"]:
+            return found
+    raise AssertionError("the kernel gave every connection to one worker")
+
+
+def test_connections_spread_over_workers(pair: Proxy) -> None:
+    sessions = workers_of(pair)
+    assert set(sessions) == {1, 2}
+    for connection in (item for several in sessions.values() for item in several):
+        with connection:
+            assert connection.execute("SELECT current_user").fetchone() == ("alice",)
+
+
+def test_a_cancel_finds_its_session_in_any_worker(pair: Proxy) -> None:
+    """The cancel's own connection lands on either worker; ten of each session's go to both, but for one in 2^9."""
+    sessions = workers_of(pair)
+    for several in sessions.values():
+        connection = several[0]
+        for _ in range(10):
+            threading.Timer(0.1, connection.cancel).start()
+            started = time.monotonic()
+            assert code_of(lambda c=connection: c.execute("SELECT pg_sleep(20)")) == "57014"
+            assert time.monotonic() - started < 10
+    pair.hang_up()
+    metrics = pair.metrics()
+    assert metrics['pg_epsilon_cancels_total{found="yes"}'] >= 20
+
+
+def test_a_cancel_reaches_a_running_dp_call_in_any_worker(pair: Proxy) -> None:
+    sessions = workers_of(pair)
+    with pair.stack.cluster.connect() as holder:
+        for several in sessions.values():
+            holder.execute("BEGIN; LOCK dp.account IN EXCLUSIVE MODE")
+            for times in range(3):
+                threading.Timer(0.3, several[0].cancel).start()
+                started = time.monotonic()
+                asked = COUNT.format(40 + times)
+                assert code_of(lambda c=several[0], sql=asked: c.execute(sql)) == "57014"
+                assert time.monotonic() - started < 4, "before the lock's own time limit"
+            holder.execute("COMMIT")
+    pair.hang_up()
+
+
+def test_psql_cancels_over_two_workers(pair: Proxy) -> None:
+    environment = {**os.environ, "PGPASSWORD": PASSWORD}
+    where = f"host=127.0.0.1 port={pair.port} user=alice dbname={PRIVATE}"
+    for _ in range(4):
+        psql = subprocess.Popen(
+            ["psql", "-X", "-d", where, "-c", "SELECT pg_sleep(20)"],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(20)' AND state = 'active'"
+        with pair.stack.cluster.connect() as root:
+            assert soon(lambda root=root, sql=sleeping: (root.execute(sql).fetchone() or (0,))[0] == 1)
+        psql.send_signal(signal.SIGINT)
+        assert "canceling statement due to user request" in psql.communicate(timeout=10)[1]
+
+
+def test_a_wrong_key_cancels_nothing_anywhere(pair: Proxy) -> None:
+    missed = pair.metrics().get('pg_epsilon_cancels_total{found="no"}', 0)
+    with pair.connect() as alice:
+        done = threading.Thread(target=lambda: alice.execute("SELECT pg_sleep(1.5)"))
+        done.start()
+        pid = alice.info.backend_pid
+        for key in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"abcd", b"1234"):
+            with socket.create_connection(("127.0.0.1", pair.port)) as wrong:
+                wrong.sendall((16).to_bytes(4, "big") + (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key)
+                assert wrong.recv(10) == b""
+        done.join()
+        assert alice.execute("SELECT 1").fetchone() == (1,)
+    assert pair.metrics()['pg_epsilon_cancels_total{found="no"}'] - missed == 4
+
+
+def test_a_unix_socket_is_served_by_all_workers(pair: Proxy) -> None:
+    with pair.connect(host=str(pair.folder)) as alice:
+        assert alice.execute("SELECT 1").fetchone() == (1,)
+        assert pair.wait_for("session begins")[-1]["address"] == "unix"
+
+
+def test_a_killed_worker_is_replaced_and_the_other_serves_on(pair: Proxy) -> None:
+    restarts = pair.metrics().get("pg_epsilon_worker_restarts_total", 0)
+    sessions = workers_of(pair)
+    children = subprocess.run(
+        ["ps", "--ppid", str(pair.process.pid), "-o", "pid="], capture_output=True, text=True, check=True
+    )
+    victims = {int(pid) for pid in children.stdout.split()}
+    assert len(victims) == 2
+    killed = victims.pop()
+    os.kill(killed, signal.SIGKILL)
+    ended = pair.wait_for("worker ended")[-1]["number"]
+    (other,) = set(sessions) - {ended}
+    assert code_of(lambda: sessions[ended][0].execute("SELECT 1")) == "lost"
+    assert sessions[other][0].execute("SELECT 1").fetchone() == (1,)
+    assert soon(lambda: pair.metrics()["pg_epsilon_workers"] == 2)
+    assert pair.metrics()["pg_epsilon_worker_restarts_total"] == restarts + 1
+    with pair.connect() as alice:
+        assert alice.execute("SELECT 1").fetchone() == (1,)
+    pair.hang_up()
+
+
+def test_workers_end_with_their_supervisor(databases: Stack, tmp_path: Path) -> None:
+    """Nothing serves on that nobody watches."""
+    with proxy_at_work(databases, tmp_path, process={"workers": 2}) as proxy:
+        proxy.signal(signal.SIGKILL)
+        proxy.process.wait()
+        assert soon(lambda: code_of(lambda: proxy.connect().close()) == "lost")
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_check_and_version(databases: Stack, tmp_path: Path) -> None:
+    """--check changes nothing, says what is wrong, and never a secret."""
+    done = databases.cli("proxy", "--check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    file, good = databases.config, databases.config.read_text()
+    wrong = {
+        "cannot be asked": good.replace(PASSWORD, "another secret"),
+        "listen.tls_cert": good.replace("[listen]\n", "[listen]\ntls_cert = '/nowhere'\ntls_key = '/nowhere'\n"),
+        "private.passfile": good.replace(f'password = "{PASSWORD}"', "passfile = '/nowhere'"),
+        "the facade cannot be asked": good.replace('dbname = "facade"', 'dbname = "nowhere"'),
+        "unknown setting listen.nonsense": good.replace("[listen]\n", "[listen]\nnonsense = 'another secret'\n"),
+        "log.level must be one of": good + "[log]\nlevel = 'another secret'\n",
+    }
+    try:
+        for message, text in wrong.items():
+            assert text != good
+            file.write_text(text)
+            done = databases.cli("proxy", "--check")
+            assert done.returncode in (1, 2), message
+            assert message in done.stderr, done.stderr
+            assert "secret" not in done.stderr and PASSWORD not in done.stderr and "Traceback" not in done.stderr
+    finally:
+        file.write_text(good)
+    databases.cluster.execute("UPDATE dp.policy_state SET version = version + 1")
+    assert "the facade shows policy version" in databases.cli("proxy", "--check").stderr
+    assert databases.cli("facade", "sync").returncode == 0
+    assert databases.cli("proxy", "--check").returncode == 0
+    assert databases.cli("proxy", "--version").stdout.startswith("pg-epsilon ")
