@@ -9,6 +9,7 @@ The file: sessions, each introduced by `-- session`; statements, each introduced
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import threading
@@ -21,6 +22,8 @@ from psycopg import pq
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 # Ended by a cancel, or different in each run.
 UNREPEATABLE = ("pg_sleep",)
+# Asked twice, it shows nothing more.
+QUESTION = re.compile(r"\s*(SELECT|WITH|SHOW|TABLE|VALUES)\b", re.I)
 Value = tuple[bytes | None, int]
 
 
@@ -104,11 +107,18 @@ class Relay:
 
     @property
     def sessions(self) -> list[Session]:
-        """Each different session once; what the client still holds to be parsed counts as parsed."""
-        found: list[Session] = []
+        """What changes a session, and each different question once, whatever its values."""
+        seen: set[tuple[Any, ...]] = set()
+        found = []
         for listener in self._listeners:
-            if listener.session and listener.session not in found:
-                found.append(list(listener.session))
+            session = []
+            for statement in listener.session:
+                kind = (statement.how, statement.sql, statement.types)
+                if kind not in seen or not QUESTION.match(statement.sql):
+                    session.append(statement)
+                seen.add(kind)
+            if any(QUESTION.match(statement.sql) for statement in session):
+                found.append(session)
         return found
 
     def close(self) -> None:
