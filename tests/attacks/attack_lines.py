@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ def attacks(file: str) -> list[Attack]:
     found = []
     for part in ("\n" + (HERE / file).read_text()).split("\n== ")[1:]:
         head, _, body = part.partition("\n")
-        lines = [line for line in body.splitlines() if line.strip() and not line.startswith("-- ")]
         name, expectations, *charges = (field.strip() for field in head.split(" | "))
         price, fresh = _price(charges)
         ways: dict[str, tuple[frozenset[str], str | None]] = {}
@@ -68,7 +67,7 @@ def attacks(file: str) -> list[Attack]:
         answered = [way for way, (outcomes, _) in ways.items() if outcomes != {"42501"}]
         paying = list(ways) if fresh else answered[:1]
         found += [
-            Attack(name, way, tuple(_steps(lines)), *wanted, price > 0, price if way in paying else 0, fresh)
+            Attack(name, way, tuple(steps_of(body)), *wanted, price > 0, price if way in paying else 0, fresh)
             for way, wanted in ways.items()
         ]
     return found
@@ -80,7 +79,9 @@ def _price(field: list[str]) -> tuple[int, bool]:
     return int(words[1]), words[-1] == "fresh"
 
 
-def _steps(lines: list[str]) -> Iterator[Step]:
+def steps_of(body: str) -> Iterator[Step]:
+    """The statements of an attack, one a line."""
+    lines = [line for line in body.splitlines() if line.strip() and not line.startswith("-- ")]
     for position, line in enumerate(lines):
         if not line.startswith("---"):
             following = lines[position + 1] if position + 1 < len(lines) else "---"
@@ -120,19 +121,26 @@ class Mallory:
 
     def launch(self, attack: Attack) -> Seen:
         session = self._sessions[attack.way]
-        transcript: list[Any] = []
-        self._transcript = transcript
-        seen = Seen(transcript, "ok", None, None)
-        for position, step in enumerate(attack.steps):
-            seen.outcome, seen.value = _run(session, step.sql, attack.way == "extended", transcript)
-            transcript.append(("status", session.info.transaction_status.name))
-            if seen.outcome != "ok" and not step.may_fail:
-                seen.stopped = step.sql if position + 1 < len(attack.steps) else None
-                break
+        self._transcript = transcript = []
+        seen = run_steps(session, attack.steps, attack.way == "extended", transcript)
         self._transcript = []
         session.execute("ROLLBACK")
         session.execute("DISCARD ALL")
         return seen
+
+
+def run_steps(session: psycopg.Connection[Any], steps: Iterable[Step], extended: bool, transcript: list[Any]) -> Seen:
+    """Statements one after the other until one fails that may not; what comes back is added to `transcript`."""
+    seen = Seen(transcript, "ok", None, None)
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop(0)
+        seen.outcome, seen.value = _run(session, step.sql, extended, transcript)
+        transcript.append(("status", session.info.transaction_status.name))
+        if seen.outcome != "ok" and not step.may_fail:
+            seen.stopped = step.sql if waiting else None
+            break
+    return seen
 
 
 def _run(

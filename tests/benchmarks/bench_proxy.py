@@ -100,7 +100,8 @@ def questions(stack: Stack) -> list[Row]:
 
 def _added(ours: Callable[[], None], direct: Callable[[], None]) -> tuple[float, float, float]:
     """Median ms of each, and the median of the differences of neighbouring runs."""
-    a, b = [], []
+    a: list[float] = []
+    b: list[float] = []
     for turn in range(QUESTIONS):
         for call, times in ((ours, a), (direct, b)):
             start = time.perf_counter()
