@@ -8,6 +8,8 @@ packages() {
   need openssl
   need libpostgresql-jdbc-java odbc-postgresql
   command -v javac >/dev/null || need default-jdk-headless
+  command -v npm >/dev/null || need nodejs npm
+  need chromium chromium-driver
 }
 
 # Python packages that the tests import.
@@ -36,9 +38,23 @@ program() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
+# node-pg, pg-cursor, postgres.js: exactly what the lock file names.
+modules() {
+  local folder=$ROOT/tests/drivers/node stamp wanted
+  stamp=$folder/node_modules/.requirements
+  wanted=$(sha256sum <"$folder/package-lock.json")
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  step "installing the npm packages of the driver tests"
+  (cd "$folder" && npm ci --silent --ignore-scripts --no-audit --no-fund) ||
+    die "npm could not install the packages of tests/drivers/node" "Its message is above; then run this again."
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
 cd "$ROOT"
 packages
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
 imports
 program pgcli 'pgcli==4.7.*' 'psycopg[binary]==3.3.*'
+program pgadmin 'pgadmin4==9.18'
+modules
 step "ready: drivers"
