@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,12 @@ def _as_server(*words: str) -> None:
 
 @pytest.fixture(scope="session")
 def bare_facade() -> Iterator[BareFacade]:
+    with bare_cluster() as cluster:
+        yield cluster
+
+
+@contextmanager
+def bare_cluster() -> Iterator[BareFacade]:
     folder = Path(tempfile.mkdtemp(prefix="pge-wire-"))
     if not os.geteuid():
         shutil.chown(folder, "postgres")

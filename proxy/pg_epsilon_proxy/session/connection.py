@@ -10,6 +10,7 @@ from pg_epsilon_proxy.session.operations import Operations
 from pg_epsilon_proxy.session.pending import (
     expect_close,
     expect_describe,
+    expect_error,
     expect_execute,
     expect_sync,
 )
@@ -188,7 +189,9 @@ class Session:
 
     async def _flush(self, raw: bytes) -> None:
         """Many in a row ask for no more than one. A malformed one is PostgreSQL's to refuse."""
-        self._link.send(messages.FLUSH if raw.startswith(messages.FLUSH * (len(raw) // 5)) else raw)
+        if len(raw) % len(messages.FLUSH) == 0 and raw == messages.FLUSH * (len(raw) // len(messages.FLUSH)):
+            return self._link.send(messages.FLUSH)
+        return self._link.send(raw, expect_error())
 
     async def _copy_end(self, raw: bytes) -> None:
         self._link.send_copy_end(raw)

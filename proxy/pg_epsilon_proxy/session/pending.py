@@ -14,6 +14,7 @@ from pg_epsilon_proxy.wire.framing import Piece, WireError
 
 ASYNCHRONOUS = frozenset(b"NSA")
 ERROR, READY, COPY_IN, NOTICE = b"EZGN"
+NOTHING = b"-"  # no message of the facade has this kind
 
 Sink = Callable[[Piece], bytes]
 
@@ -70,6 +71,11 @@ def expect_close(sink: Sink | None = None, settled: Callable[[bool], None] | Non
     return Expected(b"3", b"", sink, settled)
 
 
+def expect_error() -> Expected:
+    """A message that is answered only because it is malformed."""
+    return Expected(NOTHING)
+
+
 class Pending:
     """The queue. `status` is the transaction status of the last ReadyForQuery (I, T or E)."""
 
@@ -90,8 +96,8 @@ class Pending:
     def sent(self, expected: Expected) -> None:
         """A message that will be answered goes to the facade."""
         if self.copying:
-            if expected.is_sync:
-                return  # COPY FROM STDIN swallows a Sync: libpq sends one right behind the Execute
+            if expected.is_sync or expected.ends == NOTHING:
+                return  # COPY FROM STDIN swallows a Sync or Flush: libpq sends a Sync right behind the Execute
             raise WireError("unexpected message during COPY from stdin")
         if self.skipping:
             if not expected.is_sync:
