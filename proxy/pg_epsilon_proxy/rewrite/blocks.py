@@ -11,9 +11,11 @@ from pg_epsilon.query.parse import ast
 
 from . import refusals
 from .aggregates import Aggregate, request_of
+from .bars import Bar
+from .frames import Leaf, bare_columns
 from .names import Relation
 from .positions import aligned, clause
-from .tree import column, expression_text, sql_text, strings, substitute, walk
+from .tree import expression_text, strings, substitute, walk
 
 # The engine's words for a place in a predicate (query/request.py).
 _PLACE = re.compile(r'At character (\d+) of the predicate, near "(.*)"\.', re.DOTALL)
@@ -21,21 +23,25 @@ _PLACE = re.compile(r'At character (\d+) of the predicate, near "(.*)"\.', re.DO
 
 @dataclass
 class QueryBlock:
-    """The aggregate core of a SELECT over one protected relation: FROM, WHERE, GROUP BY, every distinct aggregate.
+    """The aggregate core of a SELECT over protected relations: FROM, WHERE, GROUP BY, every distinct aggregate.
 
-    slot: the derived table that now stands in FROM. keys: column names. core: the block's own SQL, for types only.
-    source: the client's whole text, while it is the text that an error's position is shown in.
+    slot: the derived table that now stands in FROM. leaves: the relations, joined by ons (one each; the first's is
+    None). keys, where: resolved expressions. core: the block's own SQL, for types only. bars: columns of bounds behind
+    the aggregates; types: of the aggregates, once the facade was asked. source: the client's whole text, while it is
+    the text that an error's position is shown in.
     """
 
     number: int
     slot: Any
-    relation: Relation
-    alias: str | None
+    leaves: tuple[Leaf, ...]
+    ons: tuple[Any, ...]
     where: Any
-    keys: tuple[str, ...]
+    keys: tuple[Any, ...]
     aggregates: tuple[Aggregate, ...]
     core: str
     grouped: bool
+    bars: list[Bar] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
     source: str | None = None
 
     @property
@@ -51,26 +57,48 @@ class QueryBlock:
 
     def parameters(self) -> frozenset[int]:
         """Numbers of the client's parameters that the request needs as constants."""
-        nodes = [self.where, *(x for a in self.aggregates for x in (a.argument, a.filter))]
-        return parameters_in(tuple(node for node in nodes if not isinstance(node, str)))
+        return parameters_in(self._nodes())
+
+    def literal(self) -> bool:
+        """Whether a text constant of the client's stands in the core: session settings may change what it means."""
+        texts = (n for n in walk(self._nodes()) if isinstance(n, ast.A_Const) and isinstance(n.val, ast.String))
+        return next(texts, None) is not None
+
+    def _nodes(self) -> tuple[Any, ...]:
+        inner = (node for aggregate in self.aggregates for node in aggregate.nodes)
+        return tuple(node for node in (self.where, *self.ons, *self.keys, *inner) if node is not None)
 
     def request(self, constants: Mapping[int, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         """The canonical request (internals.md §1); constants: typed constant nodes by parameter number."""
+        several = len(self.leaves) > 1
 
         def text(node: Any) -> str:
-            return expression_text(substitute(node, lambda item: _constant_or_bare(item, constants)))
+            typed = substitute(node, lambda item: _constant(item, constants))
+            return expression_text(typed if several else bare_columns(typed))
 
-        return {
+        first, *others = self.leaves
+        alias = first.node.alias.aliasname if first.node.alias is not None else None
+        request: dict[str, Any] = {
             "version": 1,
-            "from": {"schema": self.relation.schema, "name": self.relation.name, "alias": self.alias},
+            "from": _named(first.relation, first.name if several else alias),
             "where": None if self.where is None else text(self.where),
-            "keys": [sql_text(column(key)) for key in self.keys],
-            "aggregates": [request_of(aggregate, text) for aggregate in self.aggregates],
+            "keys": [text(key) for key in self.keys],
+            "aggregates": [
+                request_of(aggregate, text, lambda node: constants[node.number or 0]) for aggregate in self.aggregates
+            ],
             "budget": None,
             "mechanism": "auto",
             "fresh": False,
             "settings": dict(settings),
         }
+        if others:
+            request["joins"] = [
+                {**_named(leaf.relation, leaf.name), "on": None if on is None else text(on)}
+                for leaf, on in zip(others, self.ons[1:], strict=True)
+            ]
+        if self.bars:
+            request["bars"] = True
+        return request
 
     def blamed(self, request: Mapping[str, Any], detail: str) -> int | None:
         """Where in `source` the place stands that the engine's DETAIL names in a predicate of `request`."""
@@ -139,16 +167,18 @@ def parameters_in(value: Any) -> frozenset[int]:
     return frozenset(node.number or 0 for node in walk(value) if isinstance(node, ast.ParamRef))
 
 
-def _constant_or_bare(node: Any, constants: Mapping[int, Any]) -> Any:
-    """Parameters become constants; a block has one relation, so its columns need no qualifier (one cache key each)."""
+def _constant(node: Any, constants: Mapping[int, Any]) -> Any:
+    """Parameters become constants."""
     if isinstance(node, ast.ParamRef):
         return constants[node.number or 0]
     if isinstance(node, ast.TypeCast) and isinstance(node.arg, ast.ParamRef):
         typed = constants[node.arg.number or 0]
         return typed if _same_type(node.typeName, typed.typeName) else None
-    if isinstance(node, ast.ColumnRef):
-        return ast.ColumnRef(fields=(ast.String(sval=strings(node.fields)[-1]),))
     return None
+
+
+def _named(relation: Relation, alias: str | None) -> dict[str, Any]:
+    return {"schema": relation.schema, "name": relation.name, "alias": alias}
 
 
 def check_width(block: QueryBlock, rows: Sequence[Sequence[Any]]) -> None:

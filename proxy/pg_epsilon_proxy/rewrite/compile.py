@@ -10,12 +10,24 @@ from typing import Any
 from pg_epsilon.query.parse import ast
 
 from . import refusals
+from .bars import BARS, INSTEAD
 from .blocks import Block, CallBlock, Compiled, ViewBlock
 from .colnames import column_name
-from .names import Facts, Relation
-from .scope import NO_CTES, Scope, body_scope, dp_function, is_cte, relation_name, with_scopes
-from .select import SelectCompiler, leaves
-from .tree import kind, quote_identifier, replace, replace_children, statement, statement_text, strings, walk
+from .env import Env, Reader, Rows
+from .names import EXPANDED, PROTECTED, PUBLIC, VIEW, Facts, Relation
+from .scope import dp_function
+from .select import SelectCompiler
+from .tree import (
+    kind,
+    quote_identifier,
+    replace,
+    replace_children,
+    statement,
+    statement_text,
+    strings,
+    substitute,
+    walk,
+)
 
 # Statements whose `relation` is written.
 _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
@@ -56,6 +68,7 @@ def block_alias(number: int, taken: str) -> str:
 class _StatementCompiler:
     def __init__(self, facts: Facts, taken: str) -> None:
         self._facts = facts
+        self._reader = Reader(facts)
         self._taken = taken.lower()
         self._blocks: list[Block] = []
         self._renamed: set[tuple[str, str]] = set()
@@ -64,19 +77,16 @@ class _StatementCompiler:
         self._check_target(node)
         if kind(node) == "CopyStmt" and node.relation is not None:
             return self._copy_table(node)
-        changed = self._visit(node, NO_CTES)
+        changed = self._visit(node, Env())
         self._unqualify(changed)
         self._blocks.sort(key=lambda block: block.number)
         return Compiled(changed, self._blocks)
 
     # -- what names mean ----------------------------------------------------------------------------------------
 
-    def _resolve(self, node: Any, scope: Scope) -> Relation | None:
-        return None if is_cte(node, scope) else self._facts.relations.get(relation_name(node))
-
-    def _protected(self, node: Any, scope: Scope) -> Relation | None:
-        relation = self._resolve(node, scope)
-        return relation if relation is not None and relation.role == "protected" else None
+    def _protected(self, node: Any, env: Env) -> Relation | None:
+        relation = self._reader.relation(node, env)
+        return relation if relation is not None and relation.role in (PROTECTED, EXPANDED) else None
 
     def _check_target(self, node: Any) -> None:
         """Refuse a write to a protected relation before anything else is looked at: nothing may be charged for it."""
@@ -84,7 +94,7 @@ class _StatementCompiler:
         targets += list(node.relations or ()) if kind(node) == "TruncateStmt" else []
         targets += [node.relation] if kind(node) == "CopyStmt" and node.relation is not None and node.is_from else []
         for target in targets:
-            relation = self._protected(target, NO_CTES)
+            relation = self._protected(target, Env())
             if relation is not None:
                 raise refusals.write(relation.name, target)
 
@@ -100,7 +110,7 @@ class _StatementCompiler:
 
     def _copy_table(self, node: Any) -> Compiled:
         """COPY relation TO: rows. (A view cannot be copied from: PostgreSQL says so.)"""
-        relation = self._protected(node.relation, NO_CTES)
+        relation = self._protected(node.relation, Env())
         if relation is not None:
             raise refusals.raw_access(relation.name, node.relation)
         return Compiled(node)
@@ -110,83 +120,137 @@ class _StatementCompiler:
 
     # -- the walk -----------------------------------------------------------------------------------------------
 
-    def _visit(self, node: Any, scope: Scope) -> Any:
+    def _visit(self, node: Any, env: Env) -> Any:
         if isinstance(node, ast.SelectStmt):
-            return self._select(node, scope)
+            return self._select(node, env)
         if isinstance(node, ast.FuncCall) and dp_function(node, self._facts.functions) is not None:
             return self._call(node)
         if isinstance(node, ast.RangeFunction):
-            return self._range_function(node, scope)
+            return self._range_function(node, env)
         if isinstance(node, ast.RangeVar):
-            return self._range_var(node, scope)
+            return self._range_var(node, env)
         if isinstance(node, ast.RangeTableSample):
-            return self._sample(node, scope)
+            return self._sample(node, env)
         if isinstance(node, ast.ResTarget) and node.name is None and node.val is not None:
-            return self._target(node, scope)
+            return self._target(node, env)
         if isinstance(node, ast.IntoClause):
             return node
-        self._enter(node, scope)
+        self._enter(node, env)
         return node
 
-    def _enter(self, node: Any, scope: Scope) -> None:
+    def _enter(self, node: Any, env: Env) -> None:
         """Visit a node's children under its own WITH clause; the target of a write is not a FROM item."""
-        clause = getattr(node, "withClause", None)
-        if clause is not None:
-            for cte, inner in with_scopes(clause, scope):
-                cte.ctequery = self._visit(cte.ctequery, inner)
-        inside = body_scope(clause, scope)
+        inside = self._with(node, env)
         skip = {"withClause"} | ({"relation"} if kind(node) in _WRITES else set())
         replace_children(node, lambda child: self._visit(child, inside), frozenset(skip))
 
-    def _select(self, node: Any, scope: Scope) -> Any:
-        inside = body_scope(node.withClause, scope)
-        for item in leaves(node.fromClause):
-            source = item.relation if isinstance(item, ast.RangeTableSample) else item
-            relation = self._protected(source, inside) if isinstance(source, ast.RangeVar) else None
-            if relation is not None:
-                return self._block(node, scope, inside, relation, source)
-        self._enter(node, scope)
+    def _with(self, node: Any, env: Env) -> Env:
+        """Visit a WITH clause; CTEs that yield protected rows leave it, and are merged where they are named."""
+        clause = getattr(node, "withClause", None)
+        if clause is None:
+            return env
+        kept = []
+        inside = env
+        # All are looked at before one is changed.
+        for cte, inner, rows in list(self._reader.ctes(clause, env)):
+            if rows is None:
+                cte.ctequery = self._visit(cte.ctequery, inner)
+                kept.append(cte)
+            inside = inside.plus(cte.ctename, rows)
+        clause.ctes = tuple(kept)
+        if not kept:
+            node.withClause = None
+        return inside
+
+    def _select(self, node: Any, env: Env) -> Any:
+        if self._reader.source_reads(node, env):
+            return self._block(node, env)
+        self._enter(node, env)
         return node
 
-    def _block(self, node: Any, scope: Scope, inside: Scope, relation: Relation, source: Any) -> Any:
-        if node.withClause is not None:
-            for cte, inner in with_scopes(node.withClause, scope):
-                cte.ctequery = self._visit(cte.ctequery, inner)
+    def _block(self, node: Any, env: Env) -> Any:
+        relation, at = self._first(node.fromClause, self._reader.inside(node.withClause, env)) or (None, None)
+        if relation is None:
+            raise refusals.shape("the statement cannot be rewritten", "write it in a simpler form", node)
+        inside = self._with(node, env)
         number = self._next()
         # Hold the number: sub-queries beside the block take the following ones.
         self._blocks.append(_view_block(number, None, relation))
-        compiler = SelectCompiler(self._facts, relation, source, self._visit)
+        compiler = SelectCompiler(self._reader, relation.name, at, self._visit, self._taken)
         block = compiler.compile(node, inside, number, block_alias(number, self._taken))
         self._blocks[number - 1] = block
         return node
 
-    def _target(self, node: Any, scope: Scope) -> Any:
+    def _first(self, items: Any, env: Env, at: Any = None) -> tuple[Relation, Any] | None:
+        """The first protected relation that FROM items yield rows of, and where the client named it or its view."""
+        for item in items or ():
+            found: tuple[Relation, Any] | None = None
+            if isinstance(item, ast.JoinExpr):
+                found = self._first((item.larg, item.rarg), env, at)
+            elif isinstance(item, ast.RangeTableSample):
+                found = self._first((item.relation,), env, at)
+            elif isinstance(item, ast.RangeSubselect) and self._reader.reads(item, env):
+                found = self._rows_of(Rows(item.subquery, env), at)
+            elif isinstance(item, ast.RangeVar) and self._reader.reads(item, env):
+                rows = self._reader.rows(item, env)
+                relation = self._reader.relation(item, env)
+                if rows is not None:
+                    # A view's own text is none of the client's.
+                    found = self._rows_of(rows, item if relation is not None else at)
+                elif relation is not None:
+                    found = relation, at if at is not None else item
+            if found is not None:
+                return found
+        return None
+
+    def _rows_of(self, rows: Rows, at: Any) -> tuple[Relation, Any] | None:
+        return self._first(rows.query.fromClause, self._reader.inside(rows.query.withClause, rows.env), at)
+
+    def _target(self, node: Any, env: Env) -> Any:
         before = column_name(node.val)
-        node.val = self._visit(node.val, scope)
+        node.val = self._visit(node.val, env)
         if column_name(node.val) != before:
             node.name = before
         return node
 
-    def _range_var(self, node: Any, scope: Scope) -> Any:
-        relation = self._resolve(node, scope)
-        if relation is None:
+    def _range_var(self, node: Any, env: Env) -> Any:
+        rows = self._reader.rows(node, env)
+        relation = self._reader.relation(node, env)
+        if rows is not None and self._reader.is_rows(rows.query, rows.env):
+            raise refusals.raw_access(node.relname, node)
+        if rows is not None and relation is not None:
+            return self._expanded(node, rows)
+        if relation is None or relation.role not in (PROTECTED, VIEW):
             return node
-        if relation.role == "protected":
+        if relation.role == PROTECTED:
             raise refusals.raw_access(relation.name, node)
-        alias = node.alias if node.alias is not None else ast.Alias(aliasname=node.relname)
-        if node.alias is None and node.schemaname is not None:
-            self._renamed.add((node.schemaname, str(node.relname)))
-        slot = ast.RangeSubselect(lateral=False, alias=alias)
+        slot = ast.RangeSubselect(lateral=False, alias=self._alias(node))
         self._blocks.append(_view_block(self._next(), slot, relation))
         return slot
 
-    def _sample(self, node: Any, scope: Scope) -> Any:
-        if isinstance(node.relation, ast.RangeVar) and self._resolve(node.relation, scope) is not None:
+    def _alias(self, node: Any) -> Any:
+        """The alias under which a derived table stands for a named relation."""
+        if node.alias is None and node.schemaname is not None:
+            self._renamed.add((node.schemaname, str(node.relname)))
+        return node.alias if node.alias is not None else ast.Alias(aliasname=node.relname)
+
+    def _expanded(self, node: Any, rows: Rows) -> Any:
+        """A published view that aggregates: its query takes its place."""
+        given = self._alias(node)
+        own = strings(given.colnames)
+        names = (*own, *rows.columns[len(own) :])
+        alias = ast.Alias(aliasname=given.aliasname, colnames=tuple(ast.String(sval=name) for name in names))
+        query = self._visit(substitute(rows.query, lambda item: None), rows.env)
+        return ast.RangeSubselect(lateral=False, alias=alias, subquery=query)
+
+    def _sample(self, node: Any, env: Env) -> Any:
+        relation = self._reader.relation(node.relation, env) if isinstance(node.relation, ast.RangeVar) else None
+        if relation is not None and relation.role != PUBLIC:
             raise refusals.part("TABLESAMPLE", str(node.relation.relname), "leave it out", node)
-        self._enter(node, scope)
+        self._enter(node, env)
         return node
 
-    def _range_function(self, node: Any, scope: Scope) -> Any:
+    def _range_function(self, node: Any, env: Env) -> Any:
         names = [
             name
             for item in node.functions
@@ -196,13 +260,15 @@ class _StatementCompiler:
         if names and node.alias is None and isinstance(first, ast.FuncCall):
             # PostgreSQL names the FROM item after its first function.
             node.alias = ast.Alias(aliasname=strings(first.funcname)[-1])
-        node.functions = replace(node.functions, lambda child: self._visit(child, scope))
-        node.coldeflist = replace(node.coldeflist, lambda child: self._visit(child, scope))
+        node.functions = replace(node.functions, lambda child: self._visit(child, env))
+        node.coldeflist = replace(node.coldeflist, lambda child: self._visit(child, env))
         return node
 
     def _call(self, node: Any) -> Any:
         """An explicit dp_* call becomes dp.dp_X_result(answer); its request is evaluated on the facade."""
         name = dp_function(node, self._facts.functions) or ""
+        if name in BARS:
+            raise refusals.shape(f"{name}() stands beside no aggregate of a query over protected data", INSTEAD, node)
         for slot in node:
             if slot not in _CALL_FIELDS and getattr(node, slot):
                 words = _CALL_WORDS.get(slot, f"this form ({slot})")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
 from . import probes, refusals, units
+from .bars import bar_types
 from .blocks import Compiled, QueryBlock, ViewBlock
 from .compile import DIRECT, compile_statement
 from .explain import explain_format
@@ -31,7 +33,7 @@ class SqlRewriter:
     """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
 
     def __init__(self, names: Names) -> None:
-        self._names = Names(names.protected, names.views, names.functions | DIRECT, names.changed)
+        self._names = replace(names, functions=names.functions | DIRECT)
         self._mentions = Mentions(self._names)
 
     def mentions(self, sql: str) -> bool:
@@ -100,7 +102,7 @@ class SqlRewriter:
                 raise refusals.alone(_place(item))
             if item.candidates:
                 facts = await probes.resolve(io, item.candidates, self._names)
-                if facts.relations or facts.functions:
+                if facts.concerned:
                     raise refusals.alone(_place(item))
         return control
 
@@ -136,7 +138,7 @@ class SqlRewriter:
     async def _spliced(self, node: Any, item: Statement, oids: Sequence[int], io: SessionIO) -> Unit | None:
         """Resolve, compile, type and splice; None if nothing in the statement is ours after all."""
         facts = await probes.resolve(io, item.candidates, self._names)
-        if not facts.relations and not facts.functions:
+        if not facts.concerned:
             return None
         compiled = await _in_parser(io, compile_statement, node, facts, item.text)
         if not compiled.blocks:
@@ -153,7 +155,7 @@ class SqlRewriter:
     async def _refuse(self, item: Statement, io: SessionIO) -> None:
         """A view, rule, function or materialised view that would hold a block."""
         facts = await probes.resolve(io, item.candidates, self._names)
-        if facts.relations or facts.functions:
+        if facts.concerned:
             raise refusals.shape(
                 "a view, rule, function or materialized view cannot hold a query over protected data",
                 _NOT_KEPT,
@@ -246,7 +248,9 @@ async def _types(
             types[block.number] = await probes.column_types(io, fields)
             names[block.number] = [field.name for field in fields]
         elif isinstance(block, QueryBlock):
-            types[block.number] = block.fixed_types or await _core_types(block, oids, io)
+            found = block.fixed_types or await _core_types(block, oids, io)
+            block.types = found[len(block.keys) :]
+            types[block.number] = [*found, *bar_types(block.bars, block.types)]
     return types, names
 
 

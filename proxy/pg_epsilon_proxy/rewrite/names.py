@@ -13,8 +13,8 @@ _AGGREGATES = (
     "any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp cume_dist "
     "dense_rank every json_agg json_agg_strict json_arrayagg json_object_agg json_object_agg_strict "
     "json_object_agg_unique json_object_agg_unique_strict json_objectagg jsonb_agg jsonb_agg_strict "
-    "jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique jsonb_object_agg_unique_strict max min mode "
-    "percent_rank percentile_cont percentile_disc range_agg range_intersect_agg rank regr_avgx regr_avgy "
+    "jsonb_object_agg jsonb_object_agg_strict jsonb_object_agg_unique jsonb_object_agg_unique_strict max median min "
+    "mode percent_rank percentile_cont percentile_disc range_agg range_intersect_agg rank regr_avgx regr_avgy "
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev stddev_pop stddev_samp "
     "string_agg sum var_pop var_samp variance xmlagg"
 )
@@ -25,22 +25,47 @@ BUILTIN_AGGREGATES = frozenset(_AGGREGATES.split(" "))
 class Names:
     """One version of the facade. protected, views: (schema, name); functions: names in schema dp, e.g. dp_count.
 
-    changed: relations that the facade still shows in an older shape than the policy's.
+    changed: relations that the facade still shows in an older shape than the policy's. public: tables with rows.
+    expansions: published views over protected relations, by the text that the facade was built from, in which every
+    name has its schema. columns: of every published relation, in order.
     """
 
     protected: frozenset[tuple[str, str]]
     views: frozenset[tuple[str, str]] = frozenset()
     functions: frozenset[str] = frozenset()
     changed: frozenset[tuple[str, str]] = frozenset()
+    public: frozenset[tuple[str, str]] = frozenset()
+    expansions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    columns: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def last_parts(self) -> frozenset[str]:
         """Unqualified names whose appearance makes a statement worth resolving."""
-        return frozenset(name for _, name in self.protected | self.views)
+        return frozenset(name for _, name in self.protected | self.views | self.expansions.keys())
+
+    def public_parts(self) -> frozenset[str]:
+        """Unqualified names that are worth resolving in a statement that names something of ours."""
+        return frozenset(name for _, name in self.public)
+
+    def role(self, name: tuple[str, str]) -> str | None:
+        """The role of a Relation of this schema and name; None if it is none of ours."""
+        roles = {PROTECTED: self.protected, VIEW: self.views, EXPANDED: self.expansions, PUBLIC: self.public}
+        return next((role for role, named in roles.items() if name in named), None)
+
+    def relation(self, schema: str, name: str) -> Relation | None:
+        """What the text of a published view means by schema.name."""
+        role = self.role((schema, name))
+        return None if role is None else Relation(schema, name, role, self.columns.get((schema, name), ()))
+
+
+PROTECTED, VIEW, EXPANDED, PUBLIC = "protected", "view", "expanded", "public"
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A resolved name. role: "protected" or "view" (of schema dp). columns: published, in order, no system columns."""
+    """A resolved name. columns: published, in order, no system columns.
+
+    role: "protected"; "view" (of schema dp); "expanded" (a published view over protected relations); "public".
+    """
 
     schema: str
     name: str
@@ -50,11 +75,21 @@ class Relation:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the names of one statement mean in the client's session. Absent relations are none of ours."""
+    """What the names of one statement mean in the client's session. Absent relations are none of ours.
+
+    sets: functions that return sets; names: the facade's, for the texts of published views.
+    """
 
     relations: Mapping[RelationName, Relation] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()
     aggregates: frozenset[str] = BUILTIN_AGGREGATES
+    sets: frozenset[str] = frozenset({"generate_series", "unnest"})
+    names: Names = field(default_factory=lambda: Names(frozenset()))
+
+    @property
+    def concerned(self) -> bool:
+        """Whether the statement names anything that only we can answer."""
+        return bool(self.functions) or any(relation.role != PUBLIC for relation in self.relations.values())
 
 
 class Mentions:

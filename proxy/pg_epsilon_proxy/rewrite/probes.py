@@ -24,8 +24,9 @@ SELECT q.n::pg_catalog.text, s.nspname, c.relname,
   JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(q.name)
   JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
 UNION ALL
-SELECT DISTINCT 'aggregate', NULL::pg_catalog.name, p.proname, NULL::pg_catalog.text FROM pg_catalog.pg_proc p
- WHERE p.prokind = 'a' AND p.proname::pg_catalog.text IN
+SELECT DISTINCT CASE p.prokind WHEN 'a' THEN 'aggregate' ELSE 'set' END, NULL::pg_catalog.name, p.proname,
+       NULL::pg_catalog.text FROM pg_catalog.pg_proc p
+ WHERE (p.prokind = 'a' OR p.proretset) AND p.proname::pg_catalog.text IN
        (SELECT pg_catalog.jsonb_array_elements_text($2::pg_catalog.jsonb))"""
 
 _TYPES = """
@@ -53,22 +54,22 @@ class Settings:
 
 async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
     """What the candidates' names mean in this session: search_path and temporary tables decide, as in PostgreSQL."""
-    written = sorted(wanted.relations, key=lambda name: tuple(part or "" for part in name))
+    written = sorted(wanted.relations | wanted.publics, key=lambda name: tuple(part or "" for part in name))
     asked = json.dumps([_regclass(name) for name in written])
     rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions))])
     relations: dict[RelationName, Relation] = {}
-    aggregates = set()
+    functions: dict[str, set[str]] = {"aggregate": set(), "set": set()}
     for mark, schema, name, columns in rows:
-        if mark == "aggregate":
-            aggregates.add(name or "")
+        if mark in functions:
+            functions[mark].add(name or "")
             continue
         found = (schema or "", name or "")
-        role = "protected" if found in names.protected else "view" if found in names.views else None
+        role = names.role(found)
         if role is not None and found in names.changed:
             raise refusals.changed(found[1])
         if role is not None:
             relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
-    return Facts(relations, wanted.calls, frozenset(aggregates))
+    return Facts(relations, wanted.calls, frozenset(functions["aggregate"]), frozenset(functions["set"]), names)
 
 
 def _regclass(name: RelationName) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..session.rewriting import BoundParams, Refusal, SessionIO
 from . import probes, refusals
+from .bars import with_bars
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
 from .explain import call_text, json_text, lines
 from .notices import notice_text, wanted, warnings_of
@@ -116,6 +117,8 @@ async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs
         raise refusals.broken("no rows")
     if isinstance(block, QueryBlock):
         check_width(block, rows)
+        if block.bars:
+            rows = with_bars(block.bars, block.types, rows, answer.get("bars"))
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
     return document(rows) if isinstance(block, QueryBlock) else encode(answer)
 

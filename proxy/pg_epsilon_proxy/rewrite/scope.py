@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,18 @@ from pg_epsilon.query.parse import ast, children
 from .names import Names, RelationName
 from .tree import function_name, strings
 
-Scope = frozenset[str]
-NO_CTES: Scope = frozenset()
+Scope = Collection[str]
+NO_CTES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What must be resolved in the client's session before anything is decided."""
+    """What must be resolved in the client's session before anything is decided. publics: names of public tables."""
 
     relations: frozenset[RelationName]
     calls: frozenset[str]
     functions: frozenset[str]
+    publics: frozenset[RelationName] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.relations or self.calls)
@@ -37,7 +38,7 @@ def is_cte(node: Any, scope: Scope) -> bool:
     return node.schemaname is None and node.catalogname is None and node.relname in scope
 
 
-def with_scopes(clause: Any, scope: Scope) -> Iterator[tuple[Any, Scope]]:
+def with_scopes(clause: Any, scope: frozenset[str]) -> Iterator[tuple[Any, frozenset[str]]]:
     """Each CTE of a WITH clause with the names that its query may use: earlier ones, or all if RECURSIVE."""
     every = scope | {cte.ctename for cte in clause.ctes}
     seen = scope
@@ -46,12 +47,12 @@ def with_scopes(clause: Any, scope: Scope) -> Iterator[tuple[Any, Scope]]:
         seen = seen | {cte.ctename}
 
 
-def body_scope(clause: Any, scope: Scope) -> Scope:
+def body_scope(clause: Any, scope: frozenset[str]) -> frozenset[str]:
     """The names that the statement under a WITH clause may use."""
     return scope | {cte.ctename for cte in clause.ctes} if clause is not None else scope
 
 
-def references(value: Any, scope: Scope = NO_CTES) -> Iterator[Any]:
+def references(value: Any, scope: frozenset[str] = NO_CTES) -> Iterator[Any]:
     """Yield every RangeVar that names an existing relation: not a CTE, not the new one of INTO, AS or CREATE VIEW."""
     if isinstance(value, tuple):
         for item in value:
@@ -84,8 +85,9 @@ def dp_function(call: Any, functions: frozenset[str]) -> str | None:
 
 def candidates(statement: Any, names: Names) -> Candidates:
     """The relation names whose last part is ours, the dp_* calls, and all function names (which may be aggregates)."""
-    wanted = names.last_parts()
-    relations = frozenset(relation_name(node) for node in references(statement) if node.relname in wanted)
+    wanted, publics = names.last_parts(), names.public_parts()
+    named = {relation_name(node) for node in references(statement)}
+    relations = frozenset(name for name in named if name[2] in wanted)
     called, every = set(), set()
     pending: list[Any] = [statement]
     while pending:
@@ -96,4 +98,5 @@ def candidates(statement: Any, names: Names) -> Candidates:
             if name is not None:
                 called.add(name)
         pending.extend(children(node))
-    return Candidates(relations, frozenset(called), frozenset(every))
+    others = frozenset(name for name in named - relations if name[2] in publics)
+    return Candidates(relations, frozenset(called), frozenset(every), others)

@@ -8,6 +8,7 @@ from typing import Any
 from pg_epsilon.query.parse import ast, enums, parse_statements
 
 from . import refusals
+from .aggregates import AGGREGATES
 from .names import Names
 from .scope import Candidates, candidates, references
 from .tree import function_name, kind, walk
@@ -112,5 +113,5 @@ def _may_precede(node: Any, names: Names) -> bool:
     if any(item.relname not in wanted for item in references(node)):
         return False
     # set_config() in an earlier SELECT would change the settings and the search_path that the block was planned under.
-    ours = names.functions | {"count"}
+    ours = names.functions | set(AGGREGATES)
     return all(function_name(item)[-1] in ours for item in walk(node) if isinstance(item, ast.FuncCall))

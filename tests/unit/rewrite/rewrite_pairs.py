@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pg_epsilon.query.parse import parse_statements
+from pg_epsilon.query.parse import ast, parse_statements
+from pg_epsilon_proxy.rewrite.bars import bar_types
 from pg_epsilon_proxy.rewrite.blocks import Block, CallBlock, QueryBlock, ViewBlock
 from pg_epsilon_proxy.rewrite.compile import compile_statement
+from pg_epsilon_proxy.rewrite.frames import bare_columns
 from pg_epsilon_proxy.rewrite.names import Facts, Names, Relation
 from pg_epsilon_proxy.rewrite.probes import constant
 from pg_epsilon_proxy.rewrite.scope import candidates
 from pg_epsilon_proxy.rewrite.splice import fill, with_parameters
-from pg_epsilon_proxy.rewrite.tree import statement_text
+from pg_epsilon_proxy.rewrite.tree import sql_text, statement_text, walk
 from pg_epsilon_proxy.session.rewriting import Refusal
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "rewrite"
@@ -44,8 +46,26 @@ BUDGET = Relation("dp", "budget", "view", ("dataset", "left"))
 NAMES = Names(
     frozenset({("public", "adult"), ("clinic", "visits"), ("public", 'Odd "Name"')}),
     frozenset({("dp", "budget")}),
-    frozenset({"dp_budget_left", "dp_count", "dp_group_by", "dp_plan", "dp_query"}),
+    frozenset(
+        {"dp_budget_left", "dp_count", "dp_group_by", "dp_high", "dp_low", "dp_plan", "dp_query", "dp_stderr", "dp_sum"}
+    ),
+    public=frozenset({("ref", "levels"), ("ref", "regions")}),
+    expansions={
+        ("public", "grown_ups"): " SELECT adult.age,\n    adult.education AS level\n   FROM public.adult\n"
+        "  WHERE (adult.age >= 18);",
+        ("public", "by_level"): " SELECT grown_ups.level,\n    count(*) AS n\n   FROM public.grown_ups\n"
+        "  GROUP BY grown_ups.level;",
+    },
+    columns={
+        ("public", "adult"): ("age", "education", "sex", "income", "info", "Mixed Case"),
+        ("public", "grown_ups"): ("age", "level"),
+        ("public", "by_level"): ("level", "n"),
+    },
 )
+GROWN = Relation("public", "grown_ups", "expanded", ("age", "level"))
+BY_LEVEL = Relation("public", "by_level", "expanded", ("level", "n"))
+LEVELS = Relation("ref", "levels", "public", ("education", "rank"))
+REGIONS = Relation("ref", "regions", "public", ("region", "country"))
 # search_path "$user", public, dp; no temporary tables.
 RESOLVED = {
     (None, None, "adult"): ADULT,
@@ -55,6 +75,12 @@ RESOLVED = {
     (None, None, 'Odd "Name"'): ODD,
     (None, None, "budget"): BUDGET,
     (None, "dp", "budget"): BUDGET,
+    (None, "ref", "levels"): LEVELS,
+    (None, None, "regions"): REGIONS,
+    (None, None, "grown_ups"): GROWN,
+    (None, "public", "grown_ups"): GROWN,
+    (None, None, "by_level"): BY_LEVEL,
+    (None, "public", "by_level"): BY_LEVEL,
 }
 
 
@@ -88,9 +114,9 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
     """What a section's expected lines say of `sql`; parameters: how many $n the client uses, all int4."""
     node = parse_statements(sql)[0].stmt
     found = candidates(node, NAMES)
-    relations = {name: RESOLVED[name] for name in found.relations if name in RESOLVED}
+    relations = {name: RESOLVED[name] for name in found.relations | found.publics if name in RESOLVED}
     try:
-        compiled = compile_statement(node, Facts(relations, found.calls), sql)
+        compiled = compile_statement(node, Facts(relations, found.calls, names=NAMES), sql)
     except Refusal as refusal:
         return [f"-- refused {refusal.sqlstate} at {_near(sql, refusal.position)}: {refusal.message}"]
     if not compiled.blocks:
@@ -114,7 +140,9 @@ def _near(sql: str, position: int | None) -> str:
 
 def _types(block: Block) -> list[str]:
     if isinstance(block, QueryBlock):
-        return [*(TYPES.get(key, "text") for key in block.keys), *("bigint" for _ in block.aggregates)]
+        keys = [TYPES.get(sql_text(bare_columns(key)).strip('"'), "text") for key in block.keys]
+        kinds = [aggregate.type or "numeric" for aggregate in block.aggregates]
+        return [*keys, *kinds, *bar_types(block.bars, kinds)]
     assert isinstance(block, ViewBlock)
     return [TYPES[name] for name in block.relation.columns]
 
@@ -124,7 +152,11 @@ def _shown(block: Block) -> str:
         return f"-- call {block.sql}"
     if isinstance(block, ViewBlock):
         return f"-- view {block.sql}"
-    integer = {number: constant(str(40 + number), "integer") for number in block.parameters()}
+    fractions = {p.number for a in block.aggregates for p in walk(a.fraction) if isinstance(p, ast.ParamRef)}
+    integer = {
+        number: constant("0.25", "double precision") if number in fractions else constant(str(40 + number), "integer")
+        for number in block.parameters()
+    }
     return f"-- block {json.dumps(_brief(block.request(integer, {})), ensure_ascii=False)}"
 
 

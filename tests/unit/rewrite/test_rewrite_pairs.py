@@ -39,7 +39,7 @@ def test_nothing_of_ours_is_left(pair: Pair) -> None:
         return
     found = candidates(parse_statements(pair.expected[-1])[0].stmt, NAMES)
     assert not found.calls
-    assert not found.relations & set(RESOLVED)
+    assert not found.relations & set(RESOLVED), "nothing protected, no view of ours"
 
 
 def test_every_refusal_shows_where() -> None:
