@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import lcm
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from pg_epsilon.accounting.margins import (
     Number,
@@ -38,6 +38,17 @@ LATTICE_MIN = -(2**63)
 LATTICE_MAX = 2**63 - 1
 
 Draw = Callable[[list[int]], list[int]]
+
+
+# exact(j, need): the exact value of level j, or None if it is below need and so cannot be the highest.
+Exact = Callable[[int, int | None], int | None]
+
+
+class Level(NamedTuple):
+    """One of the values that `highest` compares: its sensitivity to one unit, and a public handicap; lattice units."""
+
+    sensitivity: int
+    penalty: int
 
 
 class NoiseSource(Protocol):
@@ -62,6 +73,10 @@ class NoiseSource(Protocol):
         self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
     ) -> int:
         """The same over sum(sizes) candidates, the first sizes[0] of score scores[0] and so on."""
+        ...
+
+    def highest(self, levels: Sequence[Level], exact: Exact, *, epsilon: Number, label: str) -> int:
+        """max(0, max over levels of exact(j) + DLap_j - penalty_j); epsilon-DP, split equally over the levels."""
         ...
 
 
@@ -129,6 +144,24 @@ class Noise:
             run = bisect_right(ends, secrets.randbelow(ends[-1]))
             if _bernoulli_scaled((best - lattice[run]) * factor, halvings[run]):
                 return sum(sizes[:run]) + secrets.randbelow(sizes[run])
+
+    def highest(self, levels: Sequence[Level], exact: Exact, *, epsilon: Number, label: str) -> int:
+        """The highest of noisy values and 0: max(0, max_j exact(j) + DLap(L s_j / epsilon) - penalty_j).
+
+        levels: L >= 1 levels, public, s_j > 0. exact: called once for each level in turn. epsilon in (0, 1000], for
+        the whole; each level has epsilon/L. Guarantee: epsilon-DP by composition of the L values, of which only the
+        maximum is told. The noise of every level is drawn before any value is known, so that a level which provably
+        cannot be the highest need not be computed: the answer is the same. composition.md §4, row R2T.
+        """
+        share = checked_epsilon(epsilon) / len(levels)
+        noise = [self.laplace([0], l1_sensitivity=s, epsilon=share, label=label)[0] for s, _ in levels]
+        best = 0
+        for j, (level, z) in enumerate(zip(levels, noise, strict=True)):
+            offset = z - level.penalty
+            value = exact(j, best - offset)
+            if value is not None:
+                best = max(best, value + offset)
+        return best
 
 
 # 1 / ln 2, from below, and how many halvings a proposal of `select` looks at; more of them only cost time.

@@ -59,6 +59,16 @@ class Recorder:
         each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
         return self.select(each, sensitivity=sensitivity, epsilon=epsilon, label=label)
 
+    def highest(self, levels: Sequence[noise.Level], exact: noise.Exact, *, epsilon: Number, label: str) -> int:
+        """Noted level by level, each computed to the end: what the early stop may skip is no part of the draw."""
+        share = Fraction(epsilon) / len(levels)
+        noisy = [
+            self.laplace([exact(j, None) or 0], l1_sensitivity=level.sensitivity, epsilon=share, label=label)[0]
+            - level.penalty
+            for j, level in enumerate(levels)
+        ]
+        return max(0, *noisy)
+
     def _note(
         self,
         kind: str,
@@ -190,8 +200,13 @@ def end(_: str) -> str:
     return "{}"
 
 
+def plain(value: Any) -> Any:
+    """A row, or an exact number, for JSON."""
+    return int(value) if isinstance(value, Decimal) else dict(value)
+
+
 def read_once(document: str) -> str:
     """A request's plan (pickled) and its exact statistics, by the engine's own steps; nothing is charged or drawn."""
     plan = entry._compile(json.loads(document))
     statistics = entry._read_statistics(plan)
-    return json.dumps({"plan": base64.b64encode(pickle.dumps(plan)).decode(), "statistics": statistics}, default=dict)
+    return json.dumps({"plan": base64.b64encode(pickle.dumps(plan)).decode(), "statistics": statistics}, default=plain)

@@ -1,0 +1,73 @@
+"""R2T where a result row belongs to several units: self-joins, paths and triangles of a graph, co-visits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.margins import laplace_scale
+from pg_epsilon.noise import Level, NoiseSource
+
+_WORK = Context(prec=50)
+
+
+@dataclass(frozen=True)
+class JoinLadder:
+    """The truncations of one sum or distinct count, and its share of the budget.
+
+    levels: thresholds, ascending, the last one the declared global sensitivity; units of the values. width: units per
+    result row. distinct: rows of one label count once. beta: the probability that the answer overshoots.
+    """
+
+    levels: tuple[int, ...]
+    width: int
+    distinct: bool
+    epsilon: Decimal
+    beta: Decimal
+
+    def charge(self) -> Charge:
+        """epsilon, as L releases at epsilon / L (composition.md §4, R2T)."""
+        return Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels))
+
+    def ladder(self) -> list[Level]:
+        """The levels as they are run, largest threshold first: its solution is where the next one starts."""
+        from pg_epsilon.mechanisms.truncation_lp import sensitivity
+
+        share = Fraction(self.epsilon) / len(self.levels)
+        ratio = len(self.levels) / Fraction(self.beta)
+        log = Fraction(_WORK.ln(_WORK.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
+        moves = [sensitivity(t) for t in reversed(self.levels)]
+        return [Level(move, math.ceil(Fraction(laplace_scale(move, share)) * log)) for move in moves]
+
+    def expected_error(self, t: int) -> float:
+        """Penalty and noise if the largest contribution is just t, in units of the values."""
+        levels = len(self.levels)
+        return t * levels / float(self.epsilon) * (1 + math.log(levels / float(self.beta)))
+
+
+def core(rows: bytes | None, ladder: JoinLadder, noise: NoiseSource, label: str) -> int:
+    """max(0, max_t(Q(D, t) + Lap(L t / epsilon) - (L t / epsilon) ln(L / beta))), in 1/GRAIN of a value's unit.
+
+    rows: what `query.owners.owners_statement` sends; None for no rows. Q is the linear program of
+    mechanisms/truncation_lp.py. Guarantee: epsilon-DP for adding or removing one unit with every result row that it
+    has a part in. With probability 1 - beta/2 the answer is not above the true value.
+    """
+    import numpy as np
+
+    from pg_epsilon.mechanisms.truncation_lp import Truncation, merged
+
+    table = np.frombuffer(rows or b"", ">i8").astype(np.int64).reshape(-1, ladder.width + 1)
+    owners, last = table[:, :-1], table[:, -1]
+    problem = Truncation(
+        merged(owners, np.ones(len(last), np.int64), last) if ladder.distinct else merged(owners, last)
+    )
+    thresholds: Sequence[int] = ladder.levels[::-1]
+
+    def exact(level: int, need: int | None) -> int | None:
+        return problem.value(thresholds[level], need)
+
+    return noise.highest(ladder.ladder(), exact, epsilon=Fraction(ladder.epsilon), label=label)
