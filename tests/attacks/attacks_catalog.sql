@@ -89,8 +89,10 @@ SELECT pg_export_snapshot()
 SELECT * FROM pg_locks
 == prepared transactions | all 42501
 SELECT * FROM pg_prepared_xacts
-== replication slots | all 42501
-SELECT * FROM pg_replication_slots
+== replication slots | proxy ok=0, direct 42501
+SELECT count(*) FROM pg_replication_slots
+== the function behind them | all 42501
+SELECT * FROM pg_get_replication_slots()
 == settings of roles | all 42501
 SELECT * FROM pg_db_role_setting
 == dependencies of shared objects | all 42501
