@@ -16,7 +16,7 @@ from attack_lines import Attack, Mallory, Seen, attacks
 
 from fix_stack import Stack, stack_at_work
 
-FILES = ("attacks.sql", "attacks_catalog.sql", "attacks_forged.sql")
+FILES = ("attacks.sql", "attacks_catalog.sql", "attacks_forged.sql", "attacks_names.sql", "attacks_surfaces.sql")
 EVERY = [attack for file in FILES for attack in attacks(file)]
 
 # In the private database, beside the standard tables: what an owner has and never published.
