@@ -24,6 +24,7 @@ _TYPES = {
     "ok": (16, "boolean"),
     "tags": (1009, "text[]"),
 }
+_CODES = {"k": (23, "integer"), "word": (25, "text"), "age": (23, "integer"), "since": (1082, "date")}
 _LITERAL = re.compile(r"\({0,3}'((?:[^']|'')*)'::[^()]+?\)?(?: AT TIME ZONE '[^']*'\){0,2})?::pg_catalog\.text")
 
 
@@ -47,4 +48,7 @@ def scope() -> Scope:
     columns["secret"] = Column("secret", 23, "integer")
     columns["loose"] = Column("loose", 25, "text", collation_deterministic=False, collation="public.ci", policy=OPAQUE)
     columns['o"dd'] = Column('o"dd', 23, "integer", policy=OPAQUE)
-    return Scope(Relation("public", "visits", 1, columns), now="2026-11-21 02:00:00+00")
+    codes = {name: Column(name, oid, type_, policy=OPAQUE) for name, (oid, type_) in _CODES.items()}
+    known = {"ref.codes": Relation("ref", "codes", 2, codes, unique=(("k",),), public=True)}
+    visits = known["public.visits"] = Relation("public", "visits", 1, columns)
+    return Scope(visits, now="2026-11-21 02:00:00+00", public=lambda schema, name: known.get(f"{schema}.{name}"))

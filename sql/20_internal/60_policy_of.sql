@@ -24,17 +24,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
     'unit_path', (SELECT jsonb_agg(jsonb_build_object(
                       'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname, 'only', COALESCE(t.relkind = 'r', false),
-                      'referenced', (SELECT ra.attname FROM pg_constraint k
+                      'referenced', ref.attname, 'same', COALESCE(ref.same, false)) ORDER BY hop.i)
+                  FROM hop LEFT JOIN hop nxt ON nxt.i = hop.i + 1
+                  LEFT JOIN LATERAL (SELECT ra.attname,
+                                       (SELECT st.base = rt.base AND sa.attcollation = ra.attcollation
+                                           OR st.base IN (20, 21, 23, 1700) AND rt.base IN (20, 21, 23, 1700)
+                                        FROM dp._base_type(sa.atttypid, sa.atttypmod) st, dp._base_type(ra.atttypid, ra.atttypmod) rt) AS same
+                                     FROM pg_constraint k
                                      JOIN pg_attribute sa ON sa.attrelid = hop.source AND sa.attname = hop.path[hop.i + 1]
                                      JOIN pg_attribute ra ON ra.attrelid = k.confrelid AND ra.attnum = k.confkey[1]
                                      WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = hop.source
-                                       AND k.conkey = ARRAY[sa.attnum] ORDER BY k.oid LIMIT 1)) ORDER BY hop.i)
-                  FROM hop LEFT JOIN hop nxt ON nxt.i = hop.i + 1
+                                       AND k.conkey = ARRAY[sa.attnum] ORDER BY k.oid LIMIT 1) ref ON nxt.i IS NOT NULL
                   LEFT JOIN pg_class t ON t.oid = nxt.source LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
                   WHERE hop.path IS NOT NULL),
     'primary_key', (SELECT jsonb_agg(a.attname ORDER BY o.i)
                     FROM pg_index x, unnest(x.indkey::smallint[]) WITH ORDINALITY o(attnum, i), pg_attribute a
                     WHERE x.indrelid = rel.oid AND x.indisprimary AND x.indisvalid AND NOT (rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = rel.oid)) AND a.attrelid = rel.oid AND a.attnum = o.attnum),
+    'unique_keys', dp._unique_keys(rel.oid),
     'unit_path_broken', dp._unit_path_broken(rel.oid), 'part_protected', EXISTS (SELECT FROM dp._protected_kin(rel.oid)),
     'linked', EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> rel.oid
                       WHERE k.contype = 'f' AND rel.oid IN (k.conrelid, k.confrelid) AND q.dataset = rel.dataset),
@@ -48,6 +54,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                   'deterministic', COALESCE(co.collisdeterministic, true),
                   'collation', CASE WHEN a.attcollation <> ty.typcollation THEN format('%I.%I', cn.nspname, co.collname) END,
                   'labels', (SELECT jsonb_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.base),
+                  'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND (b.columns IS NULL OR a.attname = ANY (b.columns))),
                   'policy', (SELECT to_jsonb(cp) - 'relation' - 'attnum' - 'attname' FROM dp.column_policy cp
                              WHERE cp.relation = rel.oid AND cp.attname = a.attname
                                AND EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND (b.columns IS NULL OR a.attname = ANY (b.columns)))

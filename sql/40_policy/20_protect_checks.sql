@@ -42,6 +42,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = target AND p.dataset = _check_unit.dataset) THEN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, is not protected in dataset %L', target, dataset), HINT = format('CALL dp.protect(%L, %L, ...) first.', target, dataset);
     END IF;
+    -- who owns a step decides with it about every row that leads through it
+    IF NOT EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = target AND COALESCE(p.unit_path, ARRAY[p.unit_column]) = unit_path[i + 1:]) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, has another unit than the rest of the path', target),
+        HINT = format('Its unit is %s: a path through it ends with that.', (SELECT COALESCE(p.unit_path, ARRAY[p.unit_column])::text FROM dp.relation_policy p WHERE p.relation = target));
+    END IF;
     source := target;
   END LOOP;
   BEGIN

@@ -3,12 +3,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   protected boolean := EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _publish.relation);
+  a_view    boolean := (SELECT c.relkind = 'v' FROM pg_class c WHERE c.oid = relation);
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.publish');
   IF kind IS NULL OR kind NOT IN ('protected', 'public') THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'kind must be ''protected'' or ''public''', HINT = '''protected'' shows a table''s shape, ''public'' its rows too.';
   END IF;
-  IF kind = 'protected' AND NOT protected THEN
+  IF kind = 'protected' AND NOT protected AND NOT a_view THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'CALL dp.protect(relation, dataset) first, or publish a table without people as kind => ''public''.';
   END IF;
   IF kind = 'public' AND (protected OR (SELECT c.relkind NOT IN ('r', 'p') FROM pg_class c WHERE c.oid = relation)
@@ -20,6 +21,12 @@ BEGIN
   END IF;
   INSERT INTO dp.publication (relation, kind, columns, comments) VALUES (relation, kind, columns, COALESCE(comments, false))
   ON CONFLICT ON CONSTRAINT publication_pkey DO UPDATE SET kind = EXCLUDED.kind, columns = EXCLUDED.columns, comments = EXCLUDED.comments;
+  -- A view's text is public by its publication; the proxy expands it, so everything that it reads must be public too.
+  IF a_view AND NOT EXISTS (SELECT FROM jsonb_array_elements(dp.facade_definition() -> 'relations') r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.oid = relation AND r ->> 'schema' = n.nspname AND r ->> 'name' = c.relname AND r ->> 'view' IS NOT NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('view %s reads what is not published', relation),
+      HINT = 'Publish every relation and column that it reads first, and the view with all its columns; functions and types of your own cannot be in it.';
+  END IF;
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._publish(regclass, text, name[], boolean) IS 'Checks and records a publication; dp.publish adds the grant that only the table''s owner can give.';
@@ -29,17 +36,22 @@ GRANT EXECUTE ON FUNCTION dp._publish(regclass, text, name[], boolean) TO dp_adm
 CREATE PROCEDURE dp.publish(relation regclass, kind text DEFAULT 'protected', columns name[] DEFAULT NULL, comments boolean DEFAULT false)
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  reader text;
 BEGIN
   PERFORM dp._publish(relation, kind, columns, comments);
   IF kind = 'public' THEN
-    EXECUTE format('GRANT SELECT ON TABLE %s TO dp_reader', relation);
-    IF NOT has_schema_privilege('dp_reader', (SELECT c.relnamespace FROM pg_class c WHERE c.oid = relation), 'USAGE') THEN
-      EXECUTE format('GRANT USAGE ON SCHEMA %I TO dp_reader', (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
-    END IF;
+    -- dp_reader shows its rows on the facade, the engine reads them for joins and sub-queries
+    FOREACH reader IN ARRAY ARRAY['dp_reader', 'dp_owner'] LOOP
+      EXECUTE format('GRANT SELECT ON TABLE %s TO %I', relation, reader);
+      IF NOT has_schema_privilege(reader, (SELECT c.relnamespace FROM pg_class c WHERE c.oid = relation), 'USAGE') THEN
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation), reader);
+      END IF;
+    END LOOP;
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.publish(regclass, text, name[], boolean) IS
-  'Shows a relation to analysts: ''protected'' its shape only (rows are answered through dp_*), ''public'' its rows too. Runs as the caller: only the owner can grant SELECT to dp_reader.';
+  'Shows a relation to analysts: ''protected'' its shape only (rows are answered through dp_*), ''public'' its rows too. Runs as the caller: only the owner can grant SELECT to dp_reader and dp_owner.';
 REVOKE ALL ON PROCEDURE dp.publish(regclass, text, name[], boolean) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.publish(regclass, text, name[], boolean) TO dp_admin;
 

@@ -33,7 +33,7 @@ import pytest
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import Connection, account, balanced, count, make, no_charge, one, refused
 from pg_epsilon.query.expression import Fold
-from pg_epsilon.query.policy import policy_from_json
+from pg_epsilon.query.policy import Policy, policy_from_json
 from pg_epsilon.query.request import compile_request
 from pg_epsilon.query.statistics import statement
 
@@ -55,13 +55,18 @@ def statistics(cluster: Cluster, name: str, **question: Any) -> list[tuple[Any, 
     """The exact statistics of a request, read by the statement that the engine makes of it."""
     document = {"aggregates": [{"function": "count", "argument": "*"}], "budget": {"epsilon": "1"}, **question}
     with cluster.connect() as conn:
-        policy = one(conn, "SELECT dp._policy_of('public', %s)", name)
-        for refusal in ("unit_path_broken", "part_protected"):
-            assert policy.pop(refusal) is False
+
+        def lookup(schema: str, name: str) -> Policy:
+            policy = one(conn, "SELECT dp._policy_of(%s, %s)", schema, name)
+            for refusal in ("unit_path_broken", "part_protected"):
+                assert policy.pop(refusal) is False
+            return policy_from_json(policy)
+
         request = compile_request(
             {"version": 1, "from": {"schema": "public", "name": name}, **document},
-            policy_from_json(policy),
+            lookup,
             fold_of(conn),
+            lambda query: [row[0] for row in conn.execute(query)],
             encoding="UTF8",
             server_version=150000,
             clock=0.0,

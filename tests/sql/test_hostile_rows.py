@@ -197,8 +197,8 @@ def test_a_bad_constant_is_refused_before_any_row(bench: Bench, text: str) -> No
 @pytest.mark.parametrize("text", PREDICATES)
 def test_rows_that_satisfy_a_predicate_satisfy_its_restrictions(bench: Bench, text: str) -> None:
     expression = compile_predicate(text, bench.scope, bench.fold)
-    for name in expression.columns:
-        found = restriction(text, name, bench.scope, bench.fold)
+    for name in bench.scope.relation.columns:
+        found = restriction(expression.conjuncts, bench.scope.items[0], name)
         if found is None:
             continue
         x, type_ = f'r."{name}"', bench.scope.relation.columns[name].type_name

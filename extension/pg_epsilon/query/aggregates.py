@@ -11,9 +11,10 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query.bounds import Lattice, lattice
 from pg_epsilon.query.expression import Fold, Kind, Scope, compile_expression
 from pg_epsilon.query.members import mapping, predicate, text
-from pg_epsilon.query.parse import ast, deparse, parse_expression
-from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
 from pg_epsilon.query.schema import Column
+from pg_epsilon.query.source import Source
 
 ROWS, UNITS, COLUMN, VALUE = "rows", "units", "column", "value"
 MEMBERS = frozenset({"function", "argument", "distinct", "filter", "name", "parameters"})
@@ -99,7 +100,7 @@ class Aggregate:
         return {**found, **({"parameters": given} if given else {})}
 
 
-def compile_aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Aggregate:
+def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Aggregate:
     """An aggregate of a request, a text or an object → validated. DP003 for what is not supported, DP004, DP005."""
     parts = aggregate_from_text(item) if isinstance(item, str) else mapping(item, "aggregates")
     function = FUNCTIONS.get(str(parts.get("function")))
@@ -114,7 +115,7 @@ def compile_aggregate(item: Any, policy: Policy, scope: Scope, fold: Fold) -> Ag
     if function.name != "count":
         return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), scope, fold)
     if parts.get("distinct") is True:
-        _check_unit_argument(argument, policy, scope)
+        _check_unit_argument(argument, source, scope)
         return Aggregate(UNITS, None, condition, name)
     if argument is None:
         raise DPError(OUT_OF_RANGE, "what must be 'rows' or 'units'", "dp_count(relation, predicate, what => 'units')")
@@ -152,9 +153,8 @@ def _of_values(
 
 
 def column_of(node: Any, scope: Scope) -> Column:
-    """The declared column that a reference names."""
-    (name,) = compile_expression(deparse(node), scope, lambda constants: list(constants)).columns
-    return scope.relation.columns[name]
+    """The column that a reference names."""
+    return named(node, scope)[1]
 
 
 _NUMBERS: Mapping[str, tuple[str, Decimal | None, Decimal | None]] = {
@@ -199,21 +199,17 @@ def _number(name: str, value: Any) -> Decimal:
     return number.normalize()
 
 
-def _check_unit_argument(argument: str | None, policy: Policy, scope: Scope) -> None:
-    hint = "On a dataset whose unit is a user, count(distinct unit_column) counts users."
-    if not policy.has_user_units:
+def _check_unit_argument(argument: str | None, source: Source, scope: Scope) -> None:
+    if not source.has_user_units:
         raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", "count(*) counts the units: rows.")
     if argument is None:
         return
     node = parse_expression(argument)
     if isinstance(node, ast.ColumnRef):
-        fields = node.fields or ()
-        last = fields[-1]
-        if isinstance(last, ast.String) and last.sval == policy.unit_column:
-            qualifier = [f.sval for f in fields[:-1] if isinstance(f, ast.String)]
-            relation = policy.relation
-            if qualifier in ([], [scope.alias or relation.name], [relation.schema, relation.name]):
-                return
+        item, column = named(node, scope)
+        if column_sql(item, column.name) in source.unit_columns:
+            return
+    hint = "On a dataset whose unit is a user, count(distinct unit_column) counts users."
     raise DPError(SHAPE, "only the privacy unit can be counted distinctly", hint)
 
 
@@ -244,12 +240,12 @@ def aggregate_from_text(source: str) -> Mapping[str, Any]:
 
 
 def _sorted_by(node: Any, source: str) -> str:
-    order = node.agg_order or ()
+    order: tuple[Any, ...] = tuple(node.agg_order or ())
     plain = (
         {slot for slot in order[0] if getattr(order[0], slot) not in (None, False, ())} if len(order) == 1 else set()
     )
     if not node.agg_within_group or len(order) != 1 or plain - {"node", "location", "sortby_dir", "sortby_nulls"}:
         raise DPError(SHAPE, f"{source[:60]} has a part that is not supported", HINT)
-    if str(order[0].sortby_dir).endswith("DESC"):
+    if order[0].sortby_dir == enums.SortByDir.SORTBY_DESC:
         raise DPError(SHAPE, "a quantile in descending order is not supported", "Ask for 1 - fraction, ascending.")
     return deparse(order[0].node)

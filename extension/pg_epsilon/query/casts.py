@@ -107,9 +107,10 @@ def _modifier(ctx: Context, node: Any, item: Any) -> int:
 
 
 def _enum(ctx: Context, names: list[Any]) -> Type | None:
-    """Return the enum type of one of the relation's columns that `names` spells."""
+    """Return the enum type of a column in scope that `names` spells."""
     spelled = {".".join(forms) for forms in _spellings([str(name) for name in names])}
-    for column in ctx.scope.relation.columns.values():
+    items = [item for level in ctx.scope.levels for item in level.items]
+    for column in (column for item in items for column in item.relation.columns.values()):
         if column.enum_labels is None:
             continue
         if column.type_name in spelled or (len(names) == 1 and column.type_name.rpartition(".")[2] in spelled):

@@ -77,12 +77,22 @@ def negate(term: Term) -> Term:
 
 def compare(ctx: Context, node: Any, operator: str, left: Term, right: Term) -> Term:
     """Return `left operator right`, the constant on the right."""
+    equates = _equates(left, right) if operator == "=" else None
     left, right = pair(ctx, node, left, right)
     if (left.constant, left.sql) > (right.constant, right.sql):
         left, right, operator = right, left, _FLIPPED[operator]
     left, right = trimmed(left), trimmed(right)
     test = _test(operator, left, (right,))
-    return Term(f"({left.sql} {operator} {right.sql})", BOOL, left.columns | right.columns, test=test)
+    sql = f"({left.sql} {operator} {right.sql})"
+    return Term(sql, BOOL, left.columns | right.columns, test=test, equates=equates)
+
+
+def _equates(left: Term, right: Term) -> tuple[str, str] | None:
+    """Two columns between which = is the equality by which each of them is grouped and unique, so that it chains."""
+    if left.column is None or right.column is None:
+        return None
+    same = left.type == right.type or {left.kind, right.kind} <= EXACT
+    return (left.column, right.column) if same else None
 
 
 def distinct(ctx: Context, node: Any, left: Term, right: Term, negated: bool) -> Term:
@@ -220,7 +230,8 @@ def _settle_text(ctx: Context, node: Any, terms: Sequence[Term]) -> tuple[tuple[
     for term in terms:
         term = coerce(ctx, node, term, type_)
         if term.type.name != type_.name:  # bpchar loses its padding before it meets text
-            term = replace(term, sql=f"{term.sql}::{type_.name}", type=type_, literal=False, value=None, column=None)
+            sql = f"{term.sql}::{type_.name}"
+            term = replace(term, sql=sql, type=type_, literal=False, value=None, column=None, results=None)
         settled.append(term)
     return tuple(settled), type_
 

@@ -31,6 +31,11 @@ READ: dict[type, frozenset[str]] = {
     ast.MinMaxExpr: frozenset({"op", "args"}),
     ast.NullTest: frozenset({"arg", "nulltesttype"}),
     ast.SQLValueFunction: frozenset({"op", "typmod"}),
+    ast.RangeVar: frozenset({"schemaname", "relname", "inh", "relpersistence", "alias"}),
+    ast.Alias: frozenset({"aliasname"}),
+    ast.ResTarget: frozenset({"val", "name"}),
+    ast.SelectStmt: frozenset({"targetList", "fromClause", "whereClause"}),
+    ast.SubLink: frozenset({"subLinkType", "testexpr", "operName", "subselect"}),
     ast.TypeCast: frozenset({"arg", "typeName"}),
     ast.TypeName: frozenset({"names", "typmods", "arrayBounds"}),
 }
@@ -39,6 +44,10 @@ _DEFAULTS: dict[tuple[type, str], tuple[Any, ...]] = {
         enums.CoercionForm.COERCE_EXPLICIT_CALL,
         enums.CoercionForm.COERCE_SQL_SYNTAX,
     ),
+    # One row more or less of a value changes no EXISTS, IN, min or max; count(*) is of the rows before DISTINCT.
+    (ast.SelectStmt, "distinctClause"): (None, (None,)),
+    (ast.SelectStmt, "limitOption"): (enums.LimitOption.LIMIT_OPTION_DEFAULT,),
+    (ast.SelectStmt, "op"): (enums.SetOperation.SETOP_NONE,),
     (ast.TypeName, "typemod"): (-1,),
 }
 _FIELD_WORDS = {

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.query.literals import enum_text, identifier, quote
 from pg_epsilon.query.schema import Column
-from pg_epsilon.query.types import Kind, type_of
+from pg_epsilon.query.types import Kind, Type, type_of
 
 MAX_KEYS = 1_000_000
 
@@ -87,15 +87,23 @@ def key_sql(column: Column, sql_alias: str = "r") -> str:
     return _text_sql(column, x)
 
 
-def _text_sql(column: Column, x: str) -> str:
-    kind = type_of(column).kind
-    if kind is Kind.NUMERIC:
+def text_sql(type_: Type, x: str) -> str | None:
+    """SQL of the one text that all equal values of a type have, total; None if the type has no such text."""
+    if type_.kind in (Kind.INTERVAL, Kind.OTHER, Kind.UNKNOWN) or not type_.deterministic:
+        return None
+    if type_.name == "pg_catalog.numeric":
         return f"pg_catalog.trim_scale({x})::pg_catalog.text"
-    if kind is Kind.BOOL:
+    if type_.kind is Kind.FLOAT:
+        return f"({x} + 0::{type_.name})::pg_catalog.text"  # -0 becomes 0
+    if type_.kind is Kind.BOOL:
         return f"(CASE WHEN {x} THEN 't'::pg_catalog.text WHEN NOT {x} THEN 'f'::pg_catalog.text END)"
-    if kind is Kind.ENUM:
+    if type_.kind is Kind.ENUM:
         return enum_text(x)
     return f"{x}::pg_catalog.text"
+
+
+def _text_sql(column: Column, x: str) -> str:
+    return text_sql(type_of(column), x) or f"{x}::pg_catalog.text"
 
 
 def _check(column: Column) -> None:

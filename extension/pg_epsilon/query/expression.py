@@ -18,9 +18,11 @@ from pg_epsilon.query.casts import compile_cast
 from pg_epsilon.query.compare import COMPARISONS, boolean, columns_of, combine, is_zero, settle
 from pg_epsilon.query.context import MAX_SQL, READ, Context
 from pg_epsilon.query.functions import FUNCTIONS
-from pg_epsilon.query.literals import coerce, fold_term, identifier, literal, number_from_source, untyped
+from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, untyped
+from pg_epsilon.query.names import column_sql, resolve
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.patterns import compile_like
+from pg_epsilon.query.semijoin import compile_sublink
 from pg_epsilon.query.temporal import value_function
 from pg_epsilon.query.types import BOOL, TEXT, Expression, Fold, FoldError, Kind, Scope, Term, size_of, type_of
 
@@ -30,7 +32,7 @@ _E = enums.A_Expr_Kind
 
 
 def compile_expression(text: str, scope: Scope, fold: Fold) -> Expression:
-    """Compile one scalar expression over `scope.relation`.
+    """Compile one scalar expression over the relations of `scope`.
 
     Total: the SQL raises on no row; where PostgreSQL would raise, the documented extension of docs (functions of this
     package) holds. Privacy: the SQL is row-local and a function of the row, constants and public settings only, so one
@@ -60,7 +62,16 @@ def _compile(text: str, scope: Scope, fold: Fold) -> tuple[Context, Term]:
 def _finish(term: Term) -> Expression:
     conjuncts = term.parts[1] if term.parts and term.parts[0] == "AND" else (term,)
     return Expression(
-        term.sql, term.kind, term.type.name, term.columns, term.constant, term.size, term.column, conjuncts
+        term.sql,
+        term.kind,
+        term.type.name,
+        term.columns,
+        term.constant,
+        term.size,
+        term.column,
+        conjuncts,
+        term.type,
+        term.results,
     )
 
 
@@ -86,7 +97,6 @@ def _unsupported(ctx: Context, node: Any) -> DPError:
 
 
 _REFUSED = {
-    ast.SubLink: ("a sub-query", "Ask for the inner result first, then use its value as a constant."),
     ast.ParamRef: ("a parameter", "Send the value as a constant."),
     ast.CollateClause: ("COLLATE", "Compare without it: the column's own collation applies."),
     ast.A_Indirection: ("a subscript or field selection", "Use declared columns of simple types."),
@@ -114,31 +124,16 @@ def _constant(ctx: Context, node: Any) -> Term:
 
 
 def _column(ctx: Context, node: Any) -> Term:
-    names = [field.sval if isinstance(field, ast.String) else None for field in node.fields]
-    relation = ctx.scope.relation
-    if None in names or len(names) > 3:
-        raise ctx.refuse(node, "* and whole-row references are not supported here", "Name one column.")
-    *qualifier, name = [str(part) for part in names]
-    known = ctx.scope.alias or relation.name
-    if qualifier and qualifier != [known] and (ctx.scope.alias or qualifier != [relation.schema, relation.name]):
-        raise ctx.refuse(
-            node, f'missing FROM-clause entry for table "{qualifier[-1]}"', f'the table is "{known}" here', "42P01"
-        )
-    column = relation.columns.get(name)
-    if column is None:
-        if not qualifier and name == known:
-            raise ctx.refuse(node, "whole-row references are not supported", "Name one column.")
-        shown = f"{qualifier[-1]}.{name}" if qualifier else f'"{name}"'
-        raise ctx.refuse(node, f"column {shown} does not exist", f"see \\d {relation.qualified}", "42703")
+    item, column = resolve(ctx, node)
     if column.policy is None:
         raise ctx.refuse(
             node,
-            f"column {name} is not declared",
-            f"Ask the owner: CALL dp.describe_column('{relation.qualified}', '{name}', ...).",
+            f"column {column.name} is not declared",
+            f"Ask the owner: CALL dp.describe_column('{item.relation.qualified}', '{column.name}', ...).",
             UNDECLARED,
         )
-    sql = f"{ctx.scope.sql_alias}.{identifier(name)}"
-    return Term(sql, type_of(column), frozenset({name}), size=size_of(column), column=name)
+    sql = column_sql(item, column.name)
+    return Term(sql, type_of(column), frozenset({sql}), size=size_of(column), column=sql)
 
 
 def _logic(ctx: Context, node: Any) -> Term:
@@ -200,7 +195,8 @@ def _case(ctx: Context, node: Any) -> Term:
     settled, type_ = settle(ctx, node, results)
     arms = "".join(f" WHEN {c.sql} THEN {r.sql}" for c, r in zip(conditions, settled, strict=False))
     columns = columns_of(conditions) | columns_of(settled)
-    return Term(f"(CASE{arms} ELSE {settled[-1].sql} END)", type_, columns, size=_widest(settled))
+    known = settled if all(term.literal for term in settled) else None
+    return Term(f"(CASE{arms} ELSE {settled[-1].sql} END)", type_, columns, size=_widest(settled), results=known)
 
 
 def _coalesce(ctx: Context, node: Any) -> Term:
@@ -337,5 +333,6 @@ HANDLERS: dict[type, Callable[[Context, Any], Term]] = {
     ast.MinMaxExpr: _extreme,
     ast.NullTest: _null_test,
     ast.SQLValueFunction: value_function,
+    ast.SubLink: compile_sublink,
     ast.TypeCast: compile_cast,
 }

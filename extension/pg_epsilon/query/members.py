@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
-from pg_epsilon.query.expression import Fold, Scope, compile_predicate
+from pg_epsilon.query.expression import Expression, Fold, Scope, compile_predicate
 
 _HINT = "Use dp_count, dp_group_by, or plain SQL through the proxy."
 
@@ -40,11 +40,14 @@ def text(value: Any, member: str) -> str | None:
 
 
 def predicate(source: str | None, scope: Scope, fold: Fold) -> str | None:
-    """Validated SQL of a predicate; a refusal shows where in the asker's own text it stands."""
-    if source is None:
-        return None
+    """Validated SQL of a predicate, if there is one."""
+    return None if source is None else condition(source, scope, fold).sql
+
+
+def condition(source: str, scope: Scope, fold: Fold) -> Expression:
+    """A predicate, validated; a refusal shows where in the asker's own text it stands."""
     try:
-        return compile_predicate(source, scope, fold).sql
+        return compile_predicate(source, scope, fold)
     except DPError as error:
         if error.position is not None and error.detail is None:
             near = " ".join(source[error.position : error.position + 40].split())

@@ -46,6 +46,10 @@ MAX_TOKENS = 4_000
 # Our walks take a few Python frames a level, and Python's default limit is 1,000 frames.
 MAX_DEPTH = 96
 
+# Sub-queries that are conditions; what the compiler allows inside them is its own affair.
+_CONDITIONS = frozenset(
+    {enums.SubLinkType.EXISTS_SUBLINK, enums.SubLinkType.ANY_SUBLINK, enums.SubLinkType.ALL_SUBLINK}
+)
 _PREFIX = "SELECT ("
 _SUFFIX = "\n)"  # the newline ends a trailing "--" comment
 _FLAT_TOKENS = frozenset({"ICONST", "FCONST", "SCONST", "USCONST", "XCONST", "BCONST", "ASCII_44"})
@@ -177,8 +181,10 @@ def _only_expression(statements: Any) -> Any:
     target = select.targetList[0]
     if target.name is not None or target.indirection is not None or target.val is None:
         raise refusal
-    if isinstance(target.val, ast.RowExpr | ast.SubLink):
+    if isinstance(target.val, ast.RowExpr):
         raise refusal
+    if isinstance(target.val, ast.SubLink) and target.val.subLinkType not in _CONDITIONS:
+        raise refusal  # the text itself was a SELECT
     return target.val
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
-from pg_epsilon.query.expression import Fold, Scope
+from pg_epsilon.query.names import column_sql
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.restriction import restriction
+from pg_epsilon.query.types import Item, Term
 
 MAX_LEAVES = 10_000
 REST = "rest"
@@ -102,15 +103,18 @@ def check_grid(grid: Any, type_name: str) -> None:
     raise DPError(OUT_OF_RANGE, f"not a partition grid over a column of type {type_name}", _HINT)
 
 
-def touched_partitions(policy: Policy, where: str | None, scope: Scope, fold: Fold) -> Partitions | None:
-    """The leaves a predicate confines the request to; None: it may read any row, so the relation's own account pays."""
-    if policy.partition_by is None or policy.grid is None or where is None or policy.has_user_units:
+def touched_partitions(policy: Policy, item: Item, conjuncts: Sequence[Term]) -> Partitions | None:
+    """The leaves a predicate confines the request to; None: it may read any row, so the relation's own account pays.
+
+    item: the protected relation in FROM; conjuncts: the operands of the predicate's top-level AND.
+    """
+    if policy.partition_by is None or policy.grid is None or policy.has_user_units:
         return None
-    found = restriction(where, policy.partition_by, scope, fold)
+    found = restriction(conjuncts, item, policy.partition_by)
     column = policy.relation.columns[policy.partition_by]
     if found is None:
         return None
-    name = f'{scope.sql_alias}."{column.name.replace(chr(34), chr(34) * 2)}"'
+    name = column_sql(item, column.name)
     if "list" in policy.grid:
         return _listed(policy.grid["list"], found.points, name, column.type_name)
     try:

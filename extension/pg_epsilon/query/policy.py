@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -42,6 +42,7 @@ class Hop:
     name: str | None
     referenced: str | None
     only: bool = False
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,25 @@ def policy_from_json(document: Mapping[str, Any]) -> Policy:
     columns = {column["name"]: _column(column) for column in document["columns"]}
     return Policy(
         **{name: document[name] for name in _AS_THEY_ARE},
-        relation=Relation(document["schema"], document["name"], document["oid"], columns),
+        relation=Relation(document["schema"], document["name"], document["oid"], columns, _unique(document)),
         dataset=_dataset(document["dataset"]),
         unit_path=tuple(Hop(**hop) for hop in document["unit_path"] or ()),
         scale=_decimal(document["scale"]),
         primary_key=tuple(document["primary_key"] or ()),
         digest=_digest(document),
     )
+
+
+def public_from_json(document: Mapping[str, Any]) -> Relation:
+    """Read what the catalog function dp._public_of returns: a public table with its published columns."""
+    columns = {
+        column["name"]: replace(_column(column), policy=ColumnPolicy("opaque")) for column in document["columns"]
+    }
+    return Relation(document["schema"], document["name"], document["oid"], columns, _unique(document), public=True)
+
+
+def _unique(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(key) for key in document.get("unique_keys") or ())
 
 
 def _dataset(document: Mapping[str, Any]) -> Dataset:
@@ -123,6 +136,7 @@ def _column(document: Mapping[str, Any]) -> Column:
         collation_deterministic=document["deterministic"],
         enum_labels=_tuple(document["labels"]),
         policy=_column_policy(document["policy"]),
+        published=document.get("published", True),
     )
 
 

@@ -15,12 +15,28 @@ from pg_epsilon.query.aggregates import Aggregate, compile_aggregate
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.expression import Fold, Scope
 from pg_epsilon.query.keys import Key, compile_key
-from pg_epsilon.query.partition import Partitions, touched_partitions
+from pg_epsilon.query.origin import Lookup, compile_origin
+from pg_epsilon.query.partition import Partitions
 from pg_epsilon.query.policy import Policy
-from pg_epsilon.query.source import Source, single
+from pg_epsilon.query.schema import Relation
+from pg_epsilon.query.source import Source
+from pg_epsilon.query.types import Texts
 
 MEMBERS = frozenset(
-    ["version", "call", "from", "where", "keys", "aggregates", "budget", "mechanism", "fresh", "bars", "settings"]
+    [
+        "version",
+        "call",
+        "from",
+        "joins",
+        "where",
+        "keys",
+        "aggregates",
+        "budget",
+        "mechanism",
+        "fresh",
+        "bars",
+        "settings",
+    ]
 )
 MAX_AGGREGATES = 64
 MAX_ANSWER = 64 * 1024 * 1024
@@ -41,7 +57,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Request:
-    """A validated question about one protected relation; everything in it is public."""
+    """A validated question; everything in it is public. policy: of the first of its source's protected relations."""
 
     policy: Policy
     source: Source
@@ -55,7 +71,7 @@ class Request:
     bars: bool
     confidence: Decimal
     partitions: Partitions | None
-    data_version: tuple[int, int]
+    data_version: tuple[int, ...]
 
     @property
     def cells(self) -> int:
@@ -74,11 +90,14 @@ class Request:
     def canonical(self) -> dict[str, Any]:
         """What is asked, with every constant and setting resolved: equal questions have equal canonical forms."""
         budget = {k: format(v, "f") for k, v in vars(self.budget).items() if isinstance(v, Decimal)}
+        several = {} if len(self.source.relations) == 1 else {"policies": [p.digest for p in self.source.relations]}
         return {
             "relation": self.policy.relation_key,
             "policy": self.policy.digest,
+            **several,
+            "from": self.source.sql,
             "where": self.predicate,
-            "keys": [key.sql for key in self.keys],
+            "keys": [key.canonical() for key in self.keys],
             "aggregates": [a.canonical() for a in self.aggregates],
             "budget": budget,
             "mechanism": self.mechanism,
@@ -86,11 +105,19 @@ class Request:
 
 
 def compile_request(
-    document: Mapping[str, Any], policy: Policy, fold: Fold, *, encoding: str, server_version: int, clock: float
+    document: Mapping[str, Any],
+    lookup: Lookup,
+    fold: Fold,
+    texts: Texts,
+    *,
+    encoding: str,
+    server_version: int,
+    clock: float,
 ) -> Request:
-    """Validate a request document against the relation's policy.
+    """Validate a request document against the policies of the relations that it names.
 
-    fold evaluates constant SQL under the session's settings; clock is the time in seconds, for declared periods.
+    lookup gives them; fold evaluates constant SQL under the session's settings, texts a query over constants and public
+    tables under the engine's; clock is the time in seconds, for declared periods.
     Errors: DP003 for any unknown member or shape, DP004 for what is not declared, DP005 for parameters out of range;
     nothing is charged and no row is read here.
     """
@@ -101,43 +128,39 @@ def compile_request(
         )
     settings = members.texts(document.get("settings") or {}, "settings")
     _check_meaning(settings)
-    origin = members.texts(document.get("from"), "from")
-    if set(origin) - {"schema", "name", "alias"} or not all(
-        isinstance(document.get(name), bool | None) for name in ("fresh", "bars")
-    ):
+    if not all(isinstance(document.get(name), bool | None) for name in ("fresh", "bars")):
         raise DPError(
             SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
-    scope = Scope(
-        relation=policy.relation,
-        alias=origin.get("alias"),
+    session = Scope(
+        relation=Relation("", "", 0),
         encoding=encoding,
         timezone=settings.get("TimeZone") or "UTC",
         server_version=server_version,
         now=settings.get("now"),
+        public=lambda schema, name: _readable(lookup(schema, name)),
     )
-    where = members.text(document.get("where"), "where")
-    predicate = members.predicate(where, scope, fold)
+    origin = compile_origin(document, lookup, session, fold)
+    scope, source, policy = origin.scope, origin.source, origin.source.relations[0]
     keys = tuple(
-        compile_key(members.text(text, "keys") or "", scope) for text in members.items(document.get("keys"), "keys")
+        compile_key(members.text(text, "keys") or "", scope, fold, texts)
+        for text in members.items(document.get("keys"), "keys")
     )
     aggregates = tuple(
-        compile_aggregate(a, policy, scope, fold) for a in members.items(document.get("aggregates"), "aggregates")
+        compile_aggregate(a, source, scope, fold) for a in members.items(document.get("aggregates"), "aggregates")
     )
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
-    if len({key.name for key in keys}) < len(keys):
+    if len({key.sql for key in keys}) < len(keys):
         raise DPError(SHAPE, "a group key is named twice", "Name each key once.")
     mechanism = document.get("mechanism") or settings.get("dp.mechanism") or "auto"
     if mechanism not in MECHANISMS:
         raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
-    partitions = touched_partitions(policy, where, scope, fold)
-    restrictions = ([partitions.sql] if partitions else []) + ([predicate] if predicate else [])
     request = Request(
         policy=policy,
-        source=single(policy, restrictions),
+        source=source,
         call=str(document.get("call") or "block"),
-        predicate=predicate,
+        predicate=origin.predicate,
         keys=keys,
         aggregates=aggregates,
         budget=_budget(document.get("budget"), settings, policy),
@@ -145,11 +168,15 @@ def compile_request(
         fresh=document.get("fresh") is True,
         bars=document.get("bars") is True,
         confidence=_confidence(settings.get("dp.confidence")),
-        partitions=partitions,
-        data_version=policy.data_version_at(clock),
+        partitions=origin.partitions,
+        data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
     )
     _check_size(request)
     return request
+
+
+def _readable(found: Policy | Relation) -> Relation:
+    return found.relation if isinstance(found, Policy) else found
 
 
 def _check_size(request: Request) -> None:

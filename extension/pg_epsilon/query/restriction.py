@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pg_epsilon.query.expression import Fold, Kind, Scope, compile_predicate
-from pg_epsilon.query.types import Test, type_of
+from pg_epsilon.query.names import column_sql
+from pg_epsilon.query.types import Item, Kind, Term, Test, type_of
 
 _MOMENT = re.compile(r"(\d{4,})-(\d\d)-(\d\d)(?: (\d\d:\d\d:\d\d(?:\.\d+)?))?(?:\+00)?( BC)?", re.ASCII)
 
@@ -29,14 +29,11 @@ class Restriction:
     points: tuple[str, ...] | None = None
 
 
-def restriction(text: str, column_name: str, scope: Scope, fold: Fold) -> Restriction | None:
-    """Return what the top-level AND of the predicate `text` says about `column_name`; None: nothing that we can use.
-
-    A function of the predicate and public settings alone. Errors: those of compile_predicate.
-    """
-    expression = compile_predicate(text, scope, fold)
-    tests = [term.test for term in expression.conjuncts if term.test is not None and term.test.column == column_name]
-    return _meet(tests, type_of(scope.relation.columns[column_name]).kind) if tests else None
+def restriction(conjuncts: Iterable[Term], item: Item, column_name: str) -> Restriction | None:
+    """Return what the operands of a predicate's top-level AND say about a column; None: nothing that we can use."""
+    name = column_sql(item, column_name)
+    tests = [term.test for term in conjuncts if term.test is not None and term.test.column == name]
+    return _meet(tests, type_of(item.relation.columns[column_name]).kind) if tests else None
 
 
 def _meet(tests: Iterable[Test], kind: Kind) -> Restriction | None:

@@ -32,6 +32,7 @@ class Column:
     """A column: `type_oid` is the base type (domains resolved), `type_name` its format_type without typmod.
 
     `collation` is the qualified name when it is not the type's default. `policy` None means undeclared, hence closed.
+    published: analysts know that it exists.
     """
 
     name: str
@@ -42,16 +43,23 @@ class Column:
     collation: str | None = None
     enum_labels: tuple[str, ...] | None = None
     policy: ColumnPolicy | None = None
+    published: bool = True
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A published relation with its columns by name, in the order of the table."""
+    """A published relation with its columns by name, in the order of the table.
+
+    unique: sets of columns that no two rows share, by a constraint that holds over all rows that a SELECT from the
+    relation reads (so none if it has inheritance children). public: its rows are nobody's.
+    """
 
     schema: str
     name: str
     oid: int
     columns: Mapping[str, Column] = field(default_factory=dict)
+    unique: tuple[tuple[str, ...], ...] = ()
+    public: bool = False
 
     @property
     def qualified(self) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pg_epsilon.errors import SHAPE, DPError
+from pg_epsilon.query.classes import Classes, Instance, Node, generators
 from pg_epsilon.query.literals import identifier
-from pg_epsilon.query.policy import Dataset, Policy
+from pg_epsilon.query.policy import Dataset, Hop, Policy
+from pg_epsilon.query.types import Item, Term
 
 
 @dataclass(frozen=True)
@@ -15,15 +18,18 @@ class Source:
 
     sql: what follows FROM. conditions: what follows WHERE, to be joined by AND; rows without a unit are excluded there
     (§1.3). unit: SQL of the one unit of a result row; None on row-unit datasets, where a row is its unit, and where a
-    result row has several units, `units`. order: a total order of one unit's result rows, a function of those rows
-    alone (§2.3). kappa: how many result rows of one unit an enforced cap may keep; None if nothing is declared.
-    relations: the protected ones, the first one named first. shape: what is closed if the statement fails.
+    result row has several units, `units`. unit_columns: the columns, as SQL, that always equal `unit`. order: a total
+    order of one unit's result rows, a function of those rows alone (§2.3). kappa: how many result rows of one unit an
+    enforced cap may keep: the bound declared for a relation of which every result row has at most one row of each
+    other; None if there is none. relations: the protected ones, that one first. shape: what is closed if the statement
+    fails.
     """
 
     sql: str
     conditions: tuple[str, ...]
     unit: str | None
     units: tuple[str, ...]
+    unit_columns: frozenset[str]
     order: str
     kappa: int | None
     relations: tuple[Policy, ...]
@@ -45,47 +51,177 @@ class Source:
         return f" WHERE {' AND '.join(f'({c})' for c in self.conditions)}" if self.conditions else ""
 
 
-def single(policy: Policy, conditions: Sequence[str]) -> Source:
-    """The rows of one relation, as r, joined along its unit path as p1, p2, …"""
-    sql, unit = f"{table(policy.relation.schema, policy.relation.name)} AS r", None
-    if policy.has_user_units:
-        joins, unit = along_path(policy)
-        sql += joins
-        conditions = [*conditions, f"{unit} IS NOT NULL"]
+@dataclass(frozen=True)
+class Occurrence:
+    """A relation in FROM; policy None: a public table."""
+
+    item: Item
+    policy: Policy | None
+
+    @property
+    def alias(self) -> str:
+        return self.item.sql_alias
+
+    @property
+    def table(self) -> str:
+        return table(self.item.relation.schema, self.item.relation.name)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A hop of a unit path as an occurrence of its own: `alias`.referenced = `source`.column."""
+
+    alias: str
+    source: str
+    hop: Hop
+
+    @property
+    def table(self) -> str:
+        return table(self.hop.schema or "", self.hop.name or "")
+
+
+def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditions: Sequence[str]) -> Source:
+    """The inner join of `occurrences` where all `conditions` hold; conjuncts: the conditions' top-level terms.
+
+    Rows of one unit: the classes of columns that are equal in every result row, by the equalities among `conjuncts`,
+    the foreign keys of unit paths, and unique keys. Errors: DP003 for what has no privacy statement (§1.2, §2.6).
+    """
+    protected = [o for o in occurrences if o.policy is not None]
+    dataset = _one_dataset([o.policy for o in protected if o.policy is not None])
+    steps, ends = _unit_paths(protected) if dataset.unit == "user" else ([], {})
+    classes = _classes(occurrences, steps, conjuncts)
+    _check_public(occurrences, protected, classes)
+    bounds = {o.alias: o.policy.max_rows_per_unit if o.policy is not None else None for o in protected}
+    chosen = generators(classes, [o.alias for o in protected], bounds)
+    kept = [step for step in steps if classes.row(step.alias) == step.alias]
+    joins = [
+        f"{step.alias}.{identifier(step.hop.referenced or '')}"
+        f" = {classes.row(step.source)}.{identifier(step.hop.column)}"
+        for step in kept
+    ]
+    units = _units(ends, classes)
+    one = len(units) == 1
+    anchor = next(o for o in protected if o.alias == chosen[0])
+    policies = {o.item.relation.qualified: o.policy for o in (anchor, *protected) if o.policy is not None}
     return Source(
-        sql=sql,
-        conditions=tuple(conditions),
-        unit=unit,
-        units=(),
-        order=row_order(policy),
-        kappa=policy.max_rows_per_unit if policy.has_user_units else None,
-        relations=(policy,),
-        shape=policy.relation_key,
+        sql=", ".join(
+            [f"{o.table} AS {o.alias}" for o in occurrences]
+            + [f"{'ONLY ' if step.hop.only else ''}{step.table} AS {step.alias}" for step in kept]
+        ),
+        conditions=(*conditions, *joins, *(f"{unit} IS NOT NULL" for unit in units)),
+        unit=next(iter(units)) if one else None,
+        units=() if one else tuple(units),
+        unit_columns=_equal_to(next(iter(ends.values())), occurrences, classes) if one else frozenset(),
+        order=_order([o for o in protected if o.alias in chosen]),
+        kappa=anchor.policy.max_rows_per_unit if anchor.policy and one and len(chosen) == 1 else None,
+        relations=tuple(policies.values()),
+        shape=" ".join(sorted({_shape_name(o) for o in occurrences})),
     )
 
 
-def along_path(policy: Policy) -> tuple[str, str]:
-    """(JOINs, SQL of the unit) from alias r: foreign keys onto unique columns add no row."""
-    if not policy.unit_path:
-        return "", f"r.{identifier(policy.unit_column or '')}"
-    sql, alias = "", "r"
-    for i, hop in enumerate(policy.unit_path[:-1], 1):
-        sql += (
-            f" JOIN {'ONLY ' if hop.only else ''}{table(hop.schema or '', hop.name or '')} AS p{i}"
-            f" ON p{i}.{identifier(hop.referenced or '')} = {alias}.{identifier(hop.column)}"
+def _one_dataset(policies: Sequence[Policy]) -> Dataset:
+    if not policies:
+        raise DPError(SHAPE, "no protected relation is read", "Ask about a relation that dp.published lists.")
+    first = policies[0]
+    for other in policies[1:]:
+        if other.dataset.name != first.dataset.name:
+            raise DPError(
+                SHAPE,
+                f"{first.relation.qualified} and {other.relation.qualified} belong to different datasets",
+                "One question is paid by one dataset: ask two, or let the owner protect both in one dataset whose unit"
+                " is a user.",
+            )
+    if first.dataset.unit == "row" and len(policies) > 1:
+        raise DPError(
+            SHAPE,
+            "on a dataset whose unit is a row, a question reads one protected relation, once",
+            "A joined row would belong to two units: let the owner protect both relations in a dataset whose unit is a"
+            " user (composition.md 1.2), or join public tables.",
         )
-        alias = f"p{i}"
-    return sql, f"{alias}.{identifier(policy.unit_path[-1].column)}"
+    return first.dataset
 
 
-def row_order(policy: Policy) -> str:
-    """A total order of a unit's rows that depends on nothing but the rows: the primary key, else the whole row.
+def _unit_paths(protected: Sequence[Occurrence]) -> tuple[list[_Step], dict[str, Node]]:
+    """(Every hop as an occurrence p1, p2, …, the column that is the unit of each protected occurrence)."""
+    steps: list[_Step] = []
+    ends: dict[str, Node] = {}
+    for occurrence in protected:
+        policy, alias = occurrence.policy, occurrence.alias
+        if policy is None:
+            continue
+        for hop in policy.unit_path[:-1]:
+            steps.append(_Step(f"p{len(steps) + 1}", alias, hop))
+            alias = steps[-1].alias
+        last = policy.unit_path[-1].column if policy.unit_path else policy.unit_column
+        ends[occurrence.alias] = (alias, last or "")
+    return steps, ends
+
+
+def _classes(occurrences: Sequence[Occurrence], steps: Sequence[_Step], conjuncts: Sequence[Term]) -> Classes:
+    instances = [Instance(o.alias, o.table, o.item.relation.unique) for o in occurrences]
+    instances += [Instance(step.alias, step.table, ((step.hop.referenced or "",),)) for step in steps]
+    classes = Classes(instances)
+    nodes = {
+        f"{o.alias}.{identifier(column)}": (o.alias, column) for o in occurrences for column in o.item.relation.columns
+    }
+    for term in conjuncts:
+        if term.equates is not None:
+            classes.union(nodes[term.equates[0]], nodes[term.equates[1]])
+        if term.test is not None and term.test.operator == "=" and len(term.test.values) == 1:
+            classes.fix(nodes[term.test.column])
+    for step in steps:
+        if step.hop.same:
+            classes.union((step.source, step.hop.column), (step.alias, step.hop.referenced or ""))
+    classes.close()
+    return classes
+
+
+def _check_public(occurrences: Sequence[Occurrence], protected: Sequence[Occurrence], classes: Classes) -> None:
+    """A public table adds no rows: one at most matches, by a unique key (§2.6)."""
+    single = classes.determined([o.alias for o in protected])
+    for occurrence in occurrences:
+        if occurrence.alias not in single:
+            name = occurrence.item.relation.qualified
+            raise DPError(
+                SHAPE,
+                f"the join with {name} may multiply rows: it is not on a primary key or unique constraint of {name}",
+                f"Join all columns of a unique key of {name} by =, or use a condition: EXISTS (SELECT FROM {name}"
+                " WHERE ...).",
+            )
+
+
+def _units(ends: dict[str, Node], classes: Classes) -> list[str]:
+    """SQL of each distinct unit of a result row, that of the first occurrence first."""
+    found: dict[Node, str] = {}
+    for alias, column in ends.values():
+        found.setdefault(classes.find((alias, column)), f"{classes.row(alias)}.{identifier(column)}")
+    return list(found.values())
+
+
+def _equal_to(unit: Node, occurrences: Sequence[Occurrence], classes: Classes) -> frozenset[str]:
+    return frozenset(
+        f"{o.alias}.{identifier(column)}"
+        for o in occurrences
+        for column in o.item.relation.columns
+        if classes.equal((o.alias, column), unit)
+    )
+
+
+def _order(occurrences: Sequence[Occurrence]) -> str:
+    """A total order of result rows that depends on nothing but the rows: primary keys, else whole rows.
 
     Not a cast to text: the table's owner could say what function that is.
     """
-    if policy.primary_key:
-        return f"ROW({', '.join(f'r.{identifier(name)}' for name in policy.primary_key)})"
-    return "pg_catalog.textin(pg_catalog.record_out(r.*))"
+    parts: list[str] = []
+    for o in occurrences:
+        keys = o.policy.primary_key if o.policy is not None else ()
+        whole = f"pg_catalog.textin(pg_catalog.record_out({o.alias}.*))"
+        parts += [f"{o.alias}.{identifier(name)}" for name in keys] or [whole]
+    return f"ROW({', '.join(parts)})"
+
+
+def _shape_name(occurrence: Occurrence) -> str:
+    return occurrence.policy.relation_key if occurrence.policy is not None else occurrence.item.relation.qualified
 
 
 def table(schema: str, name: str) -> str:

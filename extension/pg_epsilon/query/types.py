@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -10,6 +10,10 @@ from typing import Any
 from pg_epsilon.query.schema import Column, Relation
 
 Fold = Callable[[Sequence[str]], Sequence[str | None]]
+# Runs a query over constants and public tables, never over a protected one: its one column, as texts.
+Texts = Callable[[str], Sequence[str | None]]
+# The published columns of a public table by schema and name; None if there is no such table.
+Publics = Callable[[str, str], "Relation | None"]
 
 
 class FoldError(Exception):
@@ -134,7 +138,9 @@ class Term:
     """A compiled subexpression: SQL that needs no further parentheses and cannot raise on any row.
 
     value: the text of a plain constant (None also for NULL, see `null`); size: bound on the digits of finite values;
-    parts: the flattened operands of AND or OR; origin: the node of a constant, for positions.
+    parts: the flattened operands of AND or OR; equates: two columns that are equal wherever the term is true;
+    results: the constants of which every value is one; origin: the node of a constant, for positions. Columns are named
+    by their SQL, alias and all.
     """
 
     sql: str
@@ -147,6 +153,8 @@ class Term:
     column: str | None = None
     test: Test | None = None
     parts: tuple[str, tuple[Term, ...]] | None = None
+    equates: tuple[str, str] | None = None
+    results: tuple[Term, ...] | None = None
     origin: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -166,11 +174,32 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Item:
+    """A relation in a FROM: `alias` is the asker's, `sql_alias` the one in generated SQL."""
+
+    relation: Relation
+    alias: str | None
+    sql_alias: str
+
+    @property
+    def name(self) -> str:
+        """What a qualified column name says before the dot."""
+        return self.alias or self.relation.name
+
+    def answers_to(self, qualifier: Sequence[str]) -> bool:
+        """Whether `qualifier` names this relation; an alias hides the relation's own names."""
+        if self.alias is None and list(qualifier) == [self.relation.schema, self.relation.name]:
+            return True
+        return list(qualifier) == [self.name]
+
+
+@dataclass(frozen=True)
 class Scope:
     """What names and settings mean in an expression: public inputs only (composition.md §7.1).
 
-    alias: the analyst's alias of the relation; sql_alias: the one in generated SQL; now: the session's now() as
-    timestamptz text; timezone: the session's TimeZone.
+    relation, alias, sql_alias: the first relation of FROM; others: those joined to it; outer: where a sub-query's names
+    are looked up next. now: the session's now() as timestamptz text; timezone: the session's TimeZone. public: what a
+    sub-query may read.
     """
 
     relation: Relation
@@ -180,13 +209,29 @@ class Scope:
     timezone: str = "UTC"
     server_version: int = 150000
     now: str | None = None
+    others: tuple[Item, ...] = ()
+    outer: Scope | None = None
+    public: Publics | None = None
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The relations of this FROM."""
+        return (Item(self.relation, self.alias, self.sql_alias), *self.others)
+
+    @property
+    def levels(self) -> Iterator[Scope]:
+        """This scope and those around it, innermost first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A validated expression: canonical SQL over `scope.sql_alias` that raises on no row (rule R1).
+    """A validated expression: canonical SQL over the scope's aliases that raises on no row (rule R1).
 
-    kind and type_name describe the SQL's result; columns are those it reads; constant means it reads none.
+    kind, type_name and type describe the SQL's result; columns are those it reads; constant means it reads none.
     """
 
     sql: str
@@ -197,3 +242,5 @@ class Expression:
     size: tuple[int, int] | None = None
     column: str | None = None
     conjuncts: tuple[Term, ...] = field(default=())
+    type: Type = UNKNOWN
+    results: tuple[Term, ...] | None = None

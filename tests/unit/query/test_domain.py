@@ -9,7 +9,7 @@ import pytest
 from fix_query import fold
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.domain import MAX_KEYS, key_domain, key_sql
-from pg_epsilon.query.expression import Kind, Scope
+from pg_epsilon.query.expression import Kind, Scope, compile_predicate
 from pg_epsilon.query.restriction import Restriction, order_key, restriction
 from pg_epsilon.query.schema import Column, ColumnPolicy
 
@@ -105,7 +105,11 @@ def test_key_sql_refuses_what_cannot_be_a_key() -> None:
     ],
 )  # fmt: skip
 def test_restriction(scope: Scope, text: str, name: str, expected: Restriction | None) -> None:
-    assert restriction(text, name, scope, fold) == expected
+    assert said(text, name, scope) == expected
+
+
+def said(text: str, name: str, scope: Scope) -> Restriction | None:
+    return restriction(compile_predicate(text, scope, fold).conjuncts, scope.items[0], name)
 
 
 def test_canonical_moments_are_ordered_as_postgresql_orders_them() -> None:
@@ -128,4 +132,4 @@ def test_canonical_moments_are_ordered_as_postgresql_orders_them() -> None:
 
 
 def test_a_qualified_or_aliased_column_restricts_too(scope: Scope) -> None:
-    assert restriction("v.age = 1", "age", replace(scope, alias="v"), fold) == Restriction(points=("1",))
+    assert said("v.age = 1", "age", replace(scope, alias="v")) == Restriction(points=("1",))

@@ -143,10 +143,10 @@ def test_an_alias_hides_the_table_name(scope: Scope) -> None:
 
 def test_what_the_caller_learns(scope: Scope) -> None:
     whole = compile_expression("age + 1", scope, fold)
-    assert (whole.kind, whole.type_name, whole.columns) == (Kind.INT, "pg_catalog.numeric", {"age"})
+    assert (whole.kind, whole.type_name, whole.columns) == (Kind.INT, "pg_catalog.numeric", {'r."age"'})
     assert not whole.constant and whole.size == (11, 0)
     bare = compile_expression("age", scope, fold)
-    assert (bare.column, bare.type_name) == ("age", "pg_catalog.int4")
+    assert (bare.column, bare.type_name) == ('r."age"', "pg_catalog.int4")
     assert compile_expression("'x'", scope, fold).constant
     both = compile_predicate("age > 1 AND ok", scope, fold)
     assert [term.sql for term in both.conjuncts] == ['(r."age" > 1)', 'r."ok"']

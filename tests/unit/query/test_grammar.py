@@ -21,7 +21,8 @@ NODES = [
     if isinstance(node, type) and issubclass(node, ast.Node) and node not in (ast.Node, ast.Expr)
 ]
 # Nodes that only mean something inside another one, whose handler reads them.
-INSIDE = {ast.CaseWhen, ast.A_ArrayExpr, ast.TypeName}
+INSIDE = {ast.CaseWhen, ast.A_ArrayExpr, ast.TypeName, ast.SelectStmt, ast.RangeVar, ast.Alias, ast.ResTarget}
+_SUBQUERY = "age IN (SELECT c.k FROM ref.codes AS c WHERE c.word = name)"
 SAMPLES = {
     ast.A_Const: "1",
     ast.A_Expr: "age = 1",
@@ -36,6 +37,7 @@ SAMPLES = {
     ast.MinMaxExpr: "greatest(age, 1)",
     ast.NullTest: "age IS NULL",
     ast.SQLValueFunction: "current_timestamp",
+    **dict.fromkeys((ast.SubLink, ast.SelectStmt, ast.RangeVar, ast.Alias, ast.ResTarget), _SUBQUERY),
     ast.TypeCast: "age::text",
     ast.TypeName: "age::text",
 }
@@ -192,6 +194,33 @@ def test_every_member_of_the_other_enums_is_supported_or_refused(scope: Scope, k
         "age = (SELECT 1)",
         "EXISTS (SELECT 1)",
         "age IN (SELECT 1)",
+        "age IN (SELECT k FROM codes)",
+        "age IN (SELECT k, age FROM ref.codes)",
+        "age IN (SELECT count(*) FROM ref.codes)",
+        "age IN (SELECT k FROM ref.codes, ref.codes AS d)",
+        "age IN (SELECT k FROM ref.codes JOIN ref.codes AS d USING (k))",
+        "age IN (SELECT k FROM ONLY ref.codes)",
+        "age IN (SELECT k FROM ref.codes GROUP BY k)",
+        "age IN (SELECT k FROM ref.codes LIMIT 1)",
+        "age IN (SELECT k FROM ref.codes UNION SELECT 1)",
+        "age IN (SELECT k FROM ref.codes FOR UPDATE)",
+        "age IN (SELECT k FROM ref.codes TABLESAMPLE SYSTEM (1))",
+        "age IN (SELECT DISTINCT ON (k) k FROM ref.codes)",
+        "age IN (WITH w AS (SELECT 1) SELECT k FROM ref.codes)",
+        "age IN (SELECT x.k FROM ref.codes AS x(k))",
+        "age IN (SELECT age FROM public.visits)",
+        "EXISTS (SELECT FROM ref.codes)",
+        "EXISTS (SELECT max(k) FROM ref.codes)",
+        "EXISTS (SELECT FROM (SELECT 1) AS s)",
+        "age > ANY (SELECT k FROM ref.codes)",
+        "age = ALL (SELECT k FROM ref.codes)",
+        "(age, name) IN (SELECT k, word FROM ref.codes)",
+        "age = (SELECT k FROM ref.codes)",
+        "age = (SELECT max(k) FROM ref.codes WHERE word = name)",
+        "age = (SELECT sum(k) FROM ref.codes)",
+        "age = (SELECT max(DISTINCT k) FROM ref.codes)",
+        "age = (SELECT max(k) FILTER (WHERE k > 1) FROM ref.codes)",
+        "age = (SELECT max(k) OVER () FROM ref.codes)",
         "age = ANY (SELECT 1)",
         "ARRAY(SELECT 1)",
         "$1 = age",

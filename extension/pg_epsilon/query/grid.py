@@ -1,0 +1,285 @@
+"""The complete list of an expression's values over the declared domains of its columns: evaluated once, on no row.
+
+Columns with finitely many declared values are enumerated. A moment or a number with bounds alone is sampled at points
+of every cell on which the functions directly above it are constant: date_trunc, extract, floor, round and their kin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query.domain import MAX_KEYS
+from pg_epsilon.query.literals import identifier, quote
+from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.parse import ast, children
+from pg_epsilon.query.schema import Column
+from pg_epsilon.query.types import FoldError, Item, Kind, Scope, Texts, size_of, type_of
+
+_HOUR, _DAY = 3600, 86_400
+# Seconds between samples: no cell of the unit is shorter, in any time zone's local time.
+_SECONDS = {
+    "minute": 30,
+    "hour": 900,
+    **dict.fromkeys(("day", "dow", "isodow", "doy", "week", "julian"), 6 * _HOUR),
+    **dict.fromkeys(("month", "quarter", "year", "isoyear", "decade", "century", "millennium"), _DAY),
+}
+_MOMENT_STEPS = frozenset({"date_trunc", "extract", "date_part"})
+_NUMBER_STEPS = frozenset({"floor", "ceil", "ceiling", "round", "trunc"})
+_CALENDAR_CASTS = frozenset({"date", "timestamp", "timestamptz"})
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of one column as SQL with columns v and o (their order), and how many there are."""
+
+    sql: str
+    size: int
+
+
+def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str | None, ...]:
+    """The distinct values of `key_sql`, compiled from `node`, over the declared domains; None last, if it occurs.
+
+    Public: a function of declarations and public tables. Errors: DP004 for a column without declared values, DP005 for
+    more than MAX_KEYS combinations.
+    """
+    columns = _columns_of(node, scope)
+    grain = _grains(node, scope)
+    size, sources, ordinals = 1, [], []
+    for alias in sorted({item.sql_alias for item, _ in columns.values()}):
+        own = [(item, column) for item, column in columns.values() if item.sql_alias == alias]
+        names = [column.name for _, column in own]
+        if own[0][0].relation.public:
+            source, count = _public(own[0][0], names, texts)
+        else:
+            source, count = _product(own, grain)
+        size *= count
+        if size > MAX_KEYS:
+            raise DPError(
+                OUT_OF_RANGE,
+                f"the columns of a group key have more than {MAX_KEYS} combinations of declared values",
+                "Group by fewer columns, or ask the owner for narrower bounds.",
+            )
+        sources.append(f"({source}) AS {alias}")
+        ordinals.append(f"{alias}.{_ordinal(names)}")
+    inner = f"SELECT {key_sql} AS k, ARRAY[{', '.join(ordinals)}] AS o FROM {', '.join(sources)}"
+    return run(f"SELECT k AS v FROM ({inner}) AS g GROUP BY k ORDER BY k IS NULL, min(o) LIMIT {MAX_KEYS + 1}", texts)
+
+
+def run(query: str, texts: Texts) -> tuple[str | None, ...]:
+    """The keys that a query over public facts gives, bounded. Errors: DP003 if it fails, DP005 if they are too many."""
+    try:
+        found = tuple(texts(query))
+    except FoldError:
+        raise DPError(SHAPE, "this group key cannot be evaluated", "Group by a declared column.") from None
+    if len(found) > MAX_KEYS:
+        raise DPError(OUT_OF_RANGE, f"more than {MAX_KEYS} groups", "Group by a coarser expression.")
+    return found
+
+
+def _columns_of(node: Any, scope: Scope) -> dict[str, tuple[Item, Column]]:
+    """Every column that an expression reads, by its SQL, in the order of first use; none inside a sub-query."""
+    found: dict[str, tuple[Item, Column]] = {}
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, ast.SubLink):
+            raise DPError(
+                SHAPE, "a group key cannot hold a sub-query", "Use CASE WHEN ... IN (SELECT ...) THEN 'a' ..."
+            )
+        if isinstance(one, ast.ColumnRef):
+            item, column = named(one, scope)
+            found.setdefault(column_sql(item, column.name), (item, column))
+        stack.extend(reversed(list(children(one))))
+    return found
+
+
+def _ordinal(names: Sequence[str]) -> str:
+    name = "o"
+    while name in names:
+        name += "o"
+    return identifier(name)
+
+
+def _public(item: Item, names: list[str], texts: Texts) -> tuple[str, int]:
+    columns = ", ".join(identifier(name) for name in names)
+    table = f"{identifier(item.relation.schema)}.{identifier(item.relation.name)}"
+    rows = f"SELECT DISTINCT {columns} FROM {table}"
+    (count,) = run(f"SELECT count(*)::text AS v FROM ({rows} LIMIT {MAX_KEYS + 1}) AS c", texts)
+    ordered = f"SELECT {columns}, pg_catalog.row_number() OVER (ORDER BY {columns}) AS {_ordinal(names)}"
+    return f"{ordered} FROM ({rows}) AS d", int(count or 0)
+
+
+def _product(own: Sequence[tuple[Item, Column]], grain: dict[str, Decimal | int | None]) -> tuple[str, int]:
+    """The values of one relation's columns, crossed; the columns keep their names."""
+    size, parts, columns, order = 1, [], [], []
+    for i, (item, column) in enumerate(own):
+        values = _values(column, grain.get(column_sql(item, column.name)))
+        if values is None:
+            raise DPError(
+                UNDECLARED,
+                f"column {column.name} of {item.relation.qualified} has no declared values to group by here",
+                f"Ask the owner: CALL dp.describe_column('{item.relation.qualified}', '{column.name}', domain =>"
+                " ARRAY[...]) or bounds with a resolution; or group by CASE with constant results, a condition, or"
+                " date_trunc of a column with bounds.",
+            )
+        size *= values.size
+        parts.append(f"({values.sql}) AS v{i}(v, o)")
+        columns.append(f"v{i}.v AS {identifier(column.name)}")
+        order.append(f"v{i}.o")
+    names = [column.name for _, column in own]
+    ordinal = f"pg_catalog.row_number() OVER (ORDER BY {', '.join(order)}) AS {_ordinal(names)}"
+    return f"SELECT {', '.join(columns)}, {ordinal} FROM {', '.join(parts)}", size
+
+
+def _values(column: Column, grain: Decimal | int | None) -> _Values | None:
+    """Every declared value of a column, or a sample of every cell of `grain`; NULL last if it may be NULL."""
+    policy = column.policy
+    if policy is None:
+        return None
+    found = _listed(column) or _bounded(column, grain)
+    if found is None or not policy.nullable:
+        return found
+    null = f"SELECT NULL::{type_of(column).name}, {found.size + 1}::pg_catalog.int8"
+    return _Values(f"{found.sql} UNION ALL {null}", found.size + 1)
+
+
+def _listed(column: Column) -> _Values | None:
+    policy, type_ = column.policy, type_of(column)
+    if policy is not None and policy.domain is not None:
+        values: Sequence[str] = policy.domain
+    elif type_.kind is Kind.BOOL:
+        values = ("f", "t")
+    elif type_.kind is Kind.ENUM:
+        values = column.enum_labels or ()
+    else:
+        return None
+    rows = ", ".join(f"({quote(value)}::{type_.name}, {i}::pg_catalog.int8)" for i, value in enumerate(values, 1))
+    return _Values(f"SELECT * FROM (VALUES {rows}) AS t", len(values)) if values else None
+
+
+def _bounded(column: Column, grain: Decimal | int | None) -> _Values | None:
+    policy, type_ = column.policy, type_of(column)
+    if policy is None or policy.lower is None or policy.upper is None:
+        return None
+    try:
+        if type_.kind is Kind.DATE:
+            days = (date.fromisoformat(policy.upper) - date.fromisoformat(policy.lower)).days
+            return _series(f"{quote(policy.lower)}::{type_.name} + g::pg_catalog.int4", days + 1)
+        if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ) and isinstance(grain, int):
+            return _sampled_moments(policy.lower, policy.upper, type_.name, grain)
+        if type_.kind in (Kind.INT, Kind.NUMERIC, Kind.FLOAT):
+            return _numbers(column, Decimal(policy.lower), Decimal(policy.upper), grain)
+    except (ValueError, InvalidOperation):
+        return None
+    return None
+
+
+def _series(value: str, size: int) -> _Values | None:
+    """`value` of g = 0, 1, …, size - 1."""
+    if size < 1:
+        return None
+    top = min(size, MAX_KEYS + 1) - 1
+    return _Values(f"SELECT {value}, g + 1 FROM pg_catalog.generate_series(0::pg_catalog.int8, {top}) AS g", size)
+
+
+def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int | None) -> _Values | None:
+    type_ = type_of(column)
+    if not (low.is_finite() and high.is_finite()) or low > high:
+        return None
+    size, step = size_of(column), None
+    if size is not None:
+        step = Decimal(1).scaleb(-size[1])
+    elif type_.kind is Kind.NUMERIC and column.policy is not None and column.policy.resolution is not None:
+        step = Decimal(column.policy.resolution)
+    exact = step is not None and step > 0 and (high - low) / step < MAX_KEYS
+    if exact and step is not None:
+        return _series(f"({low:f} + g * {step:f})::{type_.name}", int((high - low) // step) + 1)
+    if not isinstance(grain, Decimal):
+        return None
+    # Half steps hold a point of every cell of floor, ceil, trunc and round; the ends may cut a cell.
+    half = grain / 2
+    first, last = int(-(-low // half)), int(high // half)
+    if last - first >= MAX_KEYS:
+        return None
+    points = f"SELECT {low:f} UNION SELECT g * {half:f} FROM pg_catalog.generate_series({first}, {last}) AS g"
+    points = f"SELECT p FROM ({points} UNION SELECT {high:f}) AS s(p)"
+    sql = f"SELECT p::{type_.name}, pg_catalog.row_number() OVER (ORDER BY p) FROM ({points}) AS s"
+    return _Values(sql, last - first + 3)
+
+
+def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> _Values | None:
+    low, high = f"{quote(lower)}::{type_name}", f"{quote(upper)}::{type_name}"
+    size = f"pg_catalog.ceil(pg_catalog.extract('epoch', {high} - {low}) / {seconds})::pg_catalog.int8"
+    # least: the size is known to the server alone; a larger one is cut here and refused by the count of its years
+    years = int(upper[:4]) - int(lower[:4]) + 1
+    if years * 366 * _DAY // seconds > MAX_KEYS:
+        return None
+    series = f"pg_catalog.generate_series(0::pg_catalog.int8, {size}) AS g"
+    moment = f"LEAST({low} + g * '{seconds} seconds'::pg_catalog.interval, {high})"
+    return _Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
+
+
+def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:
+    """For each column, the finest cell on which the functions directly above it are constant; None: a single value.
+
+    Seconds between samples for moments, the rounding step for numbers.
+    """
+    found: dict[str, Decimal | int | None] = {}
+
+    def walk(one: Any, grain: Decimal | int | None) -> None:
+        if isinstance(one, ast.ColumnRef):
+            item, column = named(one, scope)
+            name = column_sql(item, column.name)
+            known = found.get(name, grain)
+            found[name] = (
+                None if grain is None or known is None or type(grain) is not type(known) else min(grain, known)
+            )
+            return
+        below = _below(one, grain)
+        for child in children(one):
+            walk(child, below)
+
+    walk(node, None)
+    return found
+
+
+def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
+    """The grain that holds for the operands of `node`."""
+    if isinstance(node, ast.TypeCast):
+        name = last_name(node.typeName.names) if isinstance(node.typeName, ast.TypeName) else ""
+        return _finest(grain, 6 * _HOUR) if name == "date" else grain if name in _CALENDAR_CASTS else None
+    if not isinstance(node, ast.FuncCall):
+        return None
+    name, args = last_name(node.funcname), node.args or ()
+    if name in _MOMENT_STEPS and args:
+        return _SECONDS.get(_word(args[0]))
+    if name == "date":
+        return 6 * _HOUR
+    if name == "timezone":
+        return grain
+    if name in _NUMBER_STEPS and args:
+        digits = args[1].val.ival or 0 if len(args) == 2 and _is_integer(args[1]) else 0
+        return Decimal(1).scaleb(-digits) if len(args) == 1 or _is_integer(args[1]) else None
+    return None
+
+
+def _finest(one: Decimal | int | None, other: int) -> int:
+    return min(one, other) if isinstance(one, int) else other
+
+
+def _word(node: Any) -> str:
+    return (node.val.sval or "").lower() if isinstance(node, ast.A_Const) and isinstance(node.val, ast.String) else ""
+
+
+def last_name(names: Any) -> str:
+    """The unqualified name of a function or type; the compiler has checked the qualifier."""
+    return str(names[-1].sval)
+
+
+def _is_integer(node: Any) -> bool:
+    return isinstance(node, ast.A_Const) and isinstance(node.val, ast.Integer)
