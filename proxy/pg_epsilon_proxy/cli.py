@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -13,11 +14,13 @@ import asyncpg
 from pg_epsilon._version import VERSION
 from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy import logs
-from pg_epsilon_proxy.config import Config, ConfigError, Log, load
+from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
+from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
 from pg_epsilon_proxy.policy import gateway
 from pg_epsilon_proxy.preflight import preflight
 from pg_epsilon_proxy.service import Service
+from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.supervisor import Supervisor
 
 
@@ -53,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = facade.add_subparsers(dest="action", required=True)
     for name, text in (
         ("create", "create and prepare the facade database (as [admin])"),
+        ("roles", "copy analysts' logins to a facade on another server (as [admin])"),
         ("sync", "bring the facade to the shape that the policy publishes"),
         ("check", "list what is wrong with the facade"),
     ):
@@ -71,20 +75,31 @@ async def _proxy(config: Config, options: argparse.Namespace) -> int:
 
 
 async def _facade_create(config: Config, options: argparse.Namespace) -> int:
-    """The facade in the private database's own cluster; on another server, facade.prepare is called there by hand."""
-    same = (config.facade.host, config.facade.port) == (config.private.host, config.private.port)
-    source = facades.ReaderSource(config.private.host, config.private.port, config.private.dbname)
-    private = await _admin(config, config.private)
-    try:
-        await facades.create(private, config.facade.dbname)
-    finally:
-        await private.close()
-    facade = await _admin(config, config.facade)
-    try:
-        await facades.prepare(facade, config.private.dbname if same else None, source if same else None)
-    finally:
-        await facade.close()
-    return 0
+    async with _admins(config, "postgres") as (private, server):
+        same = await remote.same_server(private, server)
+        if same:
+            await facades.create(private, config.facade.dbname)
+        else:
+            await remote.create_roles_and_database(private, server, config.facade.dbname)
+    async with _admins(config, config.facade.dbname) as (private, facade):
+        host = config.facade.source_host or config.private.host
+        port = config.facade.source_port or config.private.port
+        if same:
+            source = facades.ReaderSource(host, port, config.private.dbname)
+            await facades.prepare(facade, config.private.dbname, source)
+            return 0
+        await remote.prepare_remote(
+            private, facade, remote.Way(host, port, config.private.dbname, config.facade.source_tls_ca)
+        )
+        return _told(await remote.copy_analysts(private, facade))
+
+
+async def _facade_roles(config: Config, options: argparse.Namespace) -> int:
+    """Analysts and their verifiers, for a facade on another server; in one cluster there is nothing to copy."""
+    async with _admins(config, config.facade.dbname) as (private, facade):
+        if await remote.same_server(private, facade):
+            return 0
+        return _told(await remote.copy_analysts(private, facade))
 
 
 async def _facade_sync(config: Config, options: argparse.Namespace) -> int:
@@ -105,19 +120,37 @@ def _told(problems: Sequence[str]) -> int:
     return 1 if problems else 0
 
 
-async def _admin(config: Config, place: Any) -> Any:
+@contextlib.asynccontextmanager
+async def _admins(config: Config, dbname: str) -> AsyncIterator[tuple[Any, Any]]:
+    """The superuser in the private database, and in a database of the facade's server."""
+    admin = config.admin
+    private = await _admin(config.private, config.private.dbname, admin.user, admin.password)
+    try:
+        user, password = admin.facade_user or admin.user, admin.facade_password or admin.password
+        server = await _admin(config.facade, dbname, user, password)
+        try:
+            yield private, server
+        finally:
+            await server.close()
+    finally:
+        await private.close()
+
+
+async def _admin(place: Facade | Private, dbname: str, user: str, password: str) -> Any:
     return await asyncpg.connect(
         host=place.host,
         port=place.port,
-        database=place.dbname,
-        user=config.admin.user,
-        password=config.admin.password or None,
+        database=dbname,
+        user=user,
+        password=password or None,
+        **({"ssl": verifying_tls(place)} if place.tls else {}),
     )
 
 
 _COMMANDS = {
     "proxy": _proxy,
     "facade create": _facade_create,
+    "facade roles": _facade_roles,
     "facade sync": _facade_sync,
     "facade check": _facade_check,
 }

@@ -40,6 +40,10 @@ class Facade:
 
     names: further database names that clients may ask for, comma separated in the environment; the facade's own and the
     private database's are always understood. tls: verify the server against tls_ca (empty: the system's).
+
+    For `pg-epsilon facade create` with the facade on another server: source_host and source_port are the private
+    database's as the facade's server reaches it (empty, 0: as in [private]); source_tls_ca: a file on the facade's
+    server, to verify the private one by.
     """
 
     host: str = "127.0.0.1"
@@ -48,6 +52,9 @@ class Facade:
     names: tuple[str, ...] = ()
     tls: bool = False
     tls_ca: str = ""
+    source_host: str = ""
+    source_port: int = 0
+    source_tls_ca: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,15 @@ class Private:
 
 @dataclass(frozen=True)
 class Admin:
-    """The role of `pg-epsilon facade`, a superuser. The proxy itself never uses it."""
+    """The role of `pg-epsilon facade`, a superuser. The proxy itself never uses it.
+
+    facade_user, facade_password: on the facade's server, if it is another one (empty: the same).
+    """
 
     user: str = "postgres"
     password: str = field(default="", repr=False)
+    facade_user: str = ""
+    facade_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -182,7 +194,7 @@ _LEAST = {
     ("process", "workers"): 1,
     ("process", "drain_timeout"): 0,
 }
-_PORTS = (("listen", "port"), ("facade", "port"), ("private", "port"), ("metrics", "port"))
+_PORTS = (("listen", "port"), ("facade", "port"), ("facade", "source_port"), ("private", "port"), ("metrics", "port"))
 
 
 def checked(config: Config) -> Config:
