@@ -84,12 +84,16 @@ class FacadeSource:
         self.version = int(await facade.fetchval("SELECT version FROM dp.facade_state"))
         shown = await facades.relations(facade)
         functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
+        published = await facades.held(facade)
         return SqlRewriter(
             Names(
                 frozenset((r.schema, r.name) for r in shown if r.kind == "protected"),
                 frozenset((r.schema, r.name) for r in shown if r.kind == "catalog"),
                 functions,
                 changed,
+                published.public,
+                published.views,
+                published.columns,
             )
         )
 

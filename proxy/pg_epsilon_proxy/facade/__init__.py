@@ -1,7 +1,7 @@
 """The facade: a database with the shape of what is published and not one private row (facade-and-channel.md §4, §5)."""
 
 from pg_epsilon_proxy.facade.build import FacadeBusy, ReaderSource, create, prepare, sync
-from pg_epsilon_proxy.facade.checks import FacadeRelation, check, relations, unsafe_analysts
+from pg_epsilon_proxy.facade.checks import FacadeRelation, check, held, relations, unsafe_analysts
 
 __all__ = [
     "FacadeBusy",
@@ -9,6 +9,7 @@ __all__ = [
     "ReaderSource",
     "check",
     "create",
+    "held",
     "prepare",
     "relations",
     "sync",

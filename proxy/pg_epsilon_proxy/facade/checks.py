@@ -61,6 +61,40 @@ async def relations(facade: asyncpg.Connection[Any]) -> list[FacadeRelation]:
     return [FacadeRelation(*row) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the rewriter must know besides the names: public tables, views over protected relations, columns in order.
+
+    views: the text that each was built from; every name in it has its schema.
+    """
+
+    public: frozenset[tuple[str, str]]
+    views: dict[tuple[str, str], str]
+    columns: dict[tuple[str, str], tuple[str, ...]]
+
+
+def published(definition: Definition) -> Published:
+    """The relations of a facade of this shape."""
+    kinds = {(schema, name): kind for schema, name, kind in shown(definition)}
+    by_name = {(r["schema"], r["name"]): r for r in definition["relations"]}
+
+    def protected(name: tuple[str, str]) -> bool:
+        if kinds.get(name) == "view":
+            return any(protected((below[0], below[1])) for below in by_name[name]["depends"])
+        return kinds.get(name) == "protected"
+
+    return Published(
+        frozenset(name for name, kind in kinds.items() if kind == "public"),
+        {name: r["view"] for name, r in by_name.items() if r["view"] is not None and protected(name)},
+        {name: tuple(column["name"] for column in r["columns"]) for name, r in by_name.items()},
+    )
+
+
+async def held(facade: asyncpg.Connection[Any]) -> Published:
+    """The relations that this facade shows."""
+    return published((await _held(facade))[1])
+
+
 async def check(facade: asyncpg.Connection[Any], private: asyncpg.Connection[Any] | None = None) -> list[str]:
     """What is wrong with the facade; empty: it may serve. The proxy serves nobody otherwise.
 
