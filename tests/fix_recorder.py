@@ -107,13 +107,13 @@ class Relay:
 
     @property
     def sessions(self) -> list[Session]:
-        """What changes a session, and each different question once, whatever its values."""
+        """What changes a session, and each different question once, whatever its values and numbers."""
         seen: set[tuple[Any, ...]] = set()
         found = []
         for listener in self._listeners:
             session = []
             for statement in listener.session:
-                kind = (statement.how, statement.sql, statement.types)
+                kind = (statement.how == "simple", re.sub(r"\d+", "0", statement.sql))
                 if kind not in seen or not QUESTION.match(statement.sql):
                     session.append(statement)
                 seen.add(kind)
