@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -23,10 +24,17 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from fix_cluster import ROOT, free_port
 
-PATIENCE = 30.0  # seconds; two cores are shared by browser, pgAdmin, proxy and servers
+PATIENCE = 60.0  # seconds; two cores are shared by browser, pgAdmin, proxy and servers
 NODE = ".file-entry .file-name"  # a line of the object explorer
 # Tall: the tree renders only what can be seen.
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1400,2200")
+
+
+POST = """
+const [path, body, done] = arguments;
+const headers = {"Content-Type": "application/json", "X-pgA-CSRFToken": pgAdmin.csrf_token};
+fetch(path, {method: "POST", headers, body}).then(reply => reply.text().then(text => done([reply.status, text])));
+"""
 
 
 @dataclass
@@ -85,7 +93,7 @@ def pgadmin_at_work(folder: Path) -> Iterator[Server]:
 
 def _answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/misc/ping", timeout=5) as reply:  # noqa: S310
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/misc/ping", timeout=5) as reply:
             return bool(reply.status == 200)
     except OSError:
         return False
@@ -106,6 +114,12 @@ def wait(found: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         if time.monotonic() > end:
             raise TimeoutError(f"not in {seconds} s")
         time.sleep(0.05)
+
+
+def _clicked(elements: list[WebElement]) -> bool:
+    for element in elements[:1]:
+        element.click()
+    return bool(elements)
 
 
 class Browser:
@@ -136,7 +150,7 @@ class Browser:
 
     def press(self, css: str, text: str | None = None) -> None:
         self.one(css, text)
-        wait(lambda: [self.shown(css, text)[0].click()])
+        wait(lambda: _clicked(self.shown(css, text)))
 
     def fill(self, name: str, value: str) -> None:
         field = self.one(f"input[name={name}]")
@@ -164,12 +178,18 @@ class Browser:
         self.press("button[data-test=Save]:enabled")
         self.one(NODE, name)
 
+    def register_over_tls(self, name: str, facts: dict[str, Any], **tls: str) -> tuple[int, str]:
+        """What pgAdmin's own endpoint says to a server of these TLS parameters: its dialog has a grid for them."""
+        parameters = [{"name": key, "value": value} for key, value in tls.items()]
+        wanted = {"gid": 1, "name": name, **facts, "connect_now": True, "connection_params": parameters}
+        return tuple(self.driver.execute_async_script(POST, "/browser/server/obj/1/", json.dumps(wanted)))
+
     def tab(self, name: str) -> None:
         self.press("[role=tab]", name)
 
     def menu(self, name: str, item: str) -> None:
         self.press("button", name)
-        wait(lambda: [[e for e in self.shown("[role=menuitem]") if e.text.startswith(item)][0].click()])
+        wait(lambda: _clicked([e for e in self.shown("[role=menuitem]") if e.text.startswith(item)]))
 
     def open_query_tool(self) -> None:
         """Further commands go to the query tool's frame."""

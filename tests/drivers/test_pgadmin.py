@@ -7,11 +7,14 @@ interface lives on: a dashboard without curves, a dialog to close.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from pgadmin_browser import NODE, Browser, Server, pgadmin_at_work, wait
 
 from fix_drivers import NEAR, DriversStack
+
+pytestmark = pytest.mark.timeout(300)  # the browser starts in the first test's time
 
 COUNTED = "SELECT count(*) FROM samples WHERE whole > 250"
 # What pgAdmin asks that the facade closes (facade-and-channel.md §5): other sessions' activity, shared dependencies.
@@ -37,7 +40,7 @@ def browser(pgadmin: Server, drivers_stack: DriversStack) -> Iterator[Browser]:
         facts = {"user": drivers_stack.user, "password": drivers_stack.password, "dbname": drivers_stack.dbname}
         browser.register("recorded", port=port, **facts)
         path = ["recorded", "Databases", "facade", "Schemas", "public", "Tables", "samples"]
-        for node, child in zip(path, path[1:], strict=False):
+        for node, child in pairwise(path):
             browser.expand(node, child)
         yield browser
     finally:
@@ -100,11 +103,14 @@ def test_every_other_statement_of_pgadmin_worked(browser: Browser, pgadmin: Serv
     assert own <= REFUSED
 
 
-def test_tls_is_what_pgadmin_prefers(browser: Browser, drivers_stack: DriversStack) -> None:
-    """sslmode prefer, and the proxy offers TLS: a server that takes nothing else is reached."""
-    browser.press(NODE, "Servers")
-    browser.driver.refresh()
-    facts = {"user": drivers_stack.user, "password": drivers_stack.password, "dbname": drivers_stack.dbname}
-    browser.menu("Object", "Register")
-    browser.register("direct", port=drivers_stack.port, **facts)
-    browser.expand("direct", "Databases")
+def test_tls_with_the_proxys_certificate_and_with_no_other(browser: Browser, drivers_stack: DriversStack) -> None:
+    facts = {"host": "localhost", "port": drivers_stack.port, "db": drivers_stack.dbname}
+    facts |= {"username": drivers_stack.user, "password": drivers_stack.password}
+    trusted, other = str(drivers_stack.certificate), "/etc/ssl/certs/ca-certificates.crt"
+    status, said = browser.register_over_tls("trusted", facts, sslmode="verify-full", sslrootcert=trusted)
+    assert status == 200 and '"connected":true' in said.replace(" ", ""), said
+    status, said = browser.register_over_tls("other", facts, sslmode="verify-full", sslrootcert=other)
+    assert status == 401 and "certificate verify failed" in said
+    facts["password"] = "wrong"
+    status, said = browser.register_over_tls("wrong", facts, sslmode="require")
+    assert status == 401 and "password authentication failed" in said
