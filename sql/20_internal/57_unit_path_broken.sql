@@ -18,6 +18,9 @@ BEGIN
       RETURN true;
     END IF;
   END LOOP;
+  IF EXISTS (SELECT FROM unnest(policy.other_units) u WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = u AND a.attnum > 0 AND NOT a.attisdropped)) THEN
+    RETURN true;
+  END IF;
   RETURN policy.unit_path IS NOT NULL
     AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attname = policy.unit_path[cardinality(policy.unit_path)] AND a.attnum > 0 AND NOT a.attisdropped);
 END $$;

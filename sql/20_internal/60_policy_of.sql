@@ -19,7 +19,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'version', (SELECT version FROM dp.policy_state),
     'oid', rel.oid::bigint, 'schema', rel.nspname, 'name', rel.relname,
     'relation_key', rel.relation_key, 'data_version', rel.data_version, 'data_as_of', rel.as_of::timestamptz(0)::text, 'refresh_every', extract(epoch FROM rel.refresh_every)::bigint,
-    'unit_column', rel.unit_column, 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
+    'unit_column', rel.unit_column, 'other_units', to_jsonb(rel.other_units), 'max_rows_per_unit', rel.max_rows_per_unit, 'max_rows', rel.max_rows,
     'scale', rel.scale::text, 'partition_by', CASE WHEN rel.held THEN rel.partition_by END, 'grid', CASE WHEN rel.held THEN rel.grid END,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
     'unit_path', (SELECT jsonb_agg(jsonb_build_object(

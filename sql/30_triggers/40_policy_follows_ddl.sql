@@ -17,7 +17,7 @@ BEGIN
   WHERE a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped AND a.attname <> cp.attname
     AND p.relation = cp.relation AND d.name = p.dataset AND NOT dp._frozen(d.incarnation);
   SELECT p.relation, c.name INTO lost
-  FROM dp.relation_policy p, unnest(ARRAY[p.unit_column, p.unit_path[1], p.partition_by]) AS c(name)
+  FROM dp.relation_policy p, unnest(ARRAY[p.unit_column, p.unit_path[1], p.partition_by] || p.other_units) AS c(name)
   WHERE c.name IS NOT NULL
     AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = p.relation AND a.attname = c.name AND NOT a.attisdropped) LIMIT 1;
   IF FOUND THEN

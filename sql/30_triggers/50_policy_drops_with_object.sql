@@ -6,7 +6,7 @@ DECLARE
 BEGIN
   SELECT p.relation, d.object_identity INTO lost
   FROM pg_event_trigger_dropped_objects() d JOIN dp.relation_policy p ON p.relation = d.objid
-  WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND d.address_names[3] IN (p.unit_column, p.unit_path[1], p.partition_by)
+  WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND (d.address_names[3] IN (p.unit_column, p.unit_path[1], p.partition_by) OR d.address_names[3] = ANY (p.other_units))
     AND EXISTS (SELECT FROM pg_class c WHERE c.oid = p.relation) LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('%s defines the privacy unit or partitions of a protected relation', lost.object_identity),

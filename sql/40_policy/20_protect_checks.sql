@@ -59,6 +59,43 @@ END $$;
 COMMENT ON FUNCTION dp._check_unit(regclass, text, name, name[]) IS 'Checks that every row of a relation reaches its privacy unit (composition.md 1.2, 1.3).';
 REVOKE ALL ON FUNCTION dp._check_unit(regclass, text, name, name[]) FROM PUBLIC;
 
+CREATE FUNCTION dp._check_other_units(relation regclass, unit_column name, unit_path name[], other_units name[]) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  first_ name := COALESCE(unit_column, unit_path[1]);
+  item name;
+BEGIN
+  IF other_units IS NULL THEN
+    RETURN;
+  END IF;
+  IF first_ IS NULL OR cardinality(other_units) NOT BETWEEN 1 AND 3 OR array_position(other_units, NULL) IS NOT NULL
+     OR (SELECT count(DISTINCT u) FROM unnest(other_units || first_) u) <= cardinality(other_units) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'other_units names one to three further columns that hold keys of units', HINT = 'For a table of edges: unit_path => ''{from_id,id}'', other_units => ''{to_id}''.';
+  END IF;
+  FOREACH item IN ARRAY other_units LOOP
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = item AND a.attnum > 0 AND NOT a.attisdropped) THEN
+      RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column %I of %s does not exist', item, relation), HINT = 'Name an existing column.';
+    END IF;
+    -- the same key must name the same unit: the same type and collation as the first, and the same foreign key if that has one
+    IF NOT EXISTS (SELECT FROM pg_attribute a, pg_attribute b WHERE a.attrelid = relation AND a.attname = first_ AND b.attrelid = relation AND b.attname = item
+                   AND (dp._base_type(a.atttypid, a.atttypmod)).base = (dp._base_type(b.atttypid, b.atttypmod)).base AND a.attcollation = b.attcollation)
+       OR EXISTS (SELECT FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
+                  WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = relation AND a.attname = first_ AND unit_path IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM pg_constraint o JOIN pg_attribute b ON b.attrelid = o.conrelid AND o.conkey = ARRAY[b.attnum]
+                                    WHERE o.contype = 'f' AND o.convalidated AND o.conrelid = relation AND b.attname = item
+                                      AND o.confrelid = k.confrelid AND o.confkey = k.confkey)) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s does not hold the same keys of units as %I', item, relation, first_),
+        HINT = 'It needs the same type, and the same foreign key if the first column has one.';
+    END IF;
+  END LOOP;
+  IF cardinality(unit_path) > 2 THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'other_units go with a unit_column, or with a unit_path of one step', HINT = 'Each of them must hold the key of a unit, or reference the table of units.';
+  END IF;
+END $$;
+COMMENT ON FUNCTION dp._check_other_units(regclass, name, name[], name[]) IS 'Checks that further unit columns hold keys of the same units as the first one.';
+REVOKE ALL ON FUNCTION dp._check_other_units(regclass, name, name[], name[]) FROM PUBLIC;
+
 CREATE FUNCTION dp._check_grid(relation regclass, dataset text, partition_by name, grid jsonb) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

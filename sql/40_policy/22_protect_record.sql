@@ -1,4 +1,4 @@
-CREATE FUNCTION dp._protect(relation regclass, dataset text, unit_column name, unit_path name[], max_rows_per_unit integer, max_rows bigint, scale numeric, partition_by name, grid jsonb)
+CREATE FUNCTION dp._protect(relation regclass, dataset text, unit_column name, unit_path name[], max_rows_per_unit integer, max_rows bigint, scale numeric, partition_by name, grid jsonb, other_units name[])
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -33,6 +33,7 @@ BEGIN
   key := COALESCE((SELECT i.relation_key FROM dp.relation_identity i WHERE i.relation = _protect.relation), key);
   INSERT INTO dp.relation_identity (relation, relation_key) VALUES (relation, key) ON CONFLICT DO NOTHING;
   PERFORM dp._check_unit(relation, dataset, unit_column, unit_path);
+  PERFORM dp._check_other_units(relation, unit_column, unit_path, other_units);
   IF partition_by IS NOT NULL OR grid IS NOT NULL THEN
     PERFORM dp._check_grid(relation, dataset, partition_by, grid);
   END IF;
@@ -49,11 +50,11 @@ BEGIN
   END IF;
   INSERT INTO dp.protection AS h (relation_key, dataset, partition_by, grid) VALUES (key, dataset, partition_by, grid)
   ON CONFLICT ON CONSTRAINT protection_pkey DO UPDATE SET partition_by = COALESCE(h.partition_by, EXCLUDED.partition_by), grid = COALESCE(h.grid, EXCLUDED.grid), carried_to = NULL;
-  INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid, data_version)
-  VALUES (relation, dataset, key, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid,
+  INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, other_units, max_rows_per_unit, max_rows, scale, partition_by, grid, data_version)
+  VALUES (relation, dataset, key, unit_column, unit_path, other_units, max_rows_per_unit, max_rows, scale, partition_by, grid,
           1 + COALESCE((SELECT max(r.data_version) FROM dp.release r WHERE r.relation_key = key), 0));
   PERFORM dp._bump_policy();
 END $$;
-COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';
-REVOKE ALL ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) TO dp_admin;
+COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';
+REVOKE ALL ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) TO dp_admin;

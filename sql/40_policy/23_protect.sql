@@ -7,10 +7,11 @@ CREATE PROCEDURE dp.protect(
   max_rows          bigint DEFAULT NULL,
   scale             numeric DEFAULT NULL,
   partition_by      name DEFAULT NULL,
-  grid              jsonb DEFAULT NULL)
+  grid              jsonb DEFAULT NULL,
+  other_units       name[] DEFAULT NULL)
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM dp._protect(relation, dataset, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid);
+  PERFORM dp._protect(relation, dataset, unit_column, unit_path, max_rows_per_unit, max_rows, scale, partition_by, grid, other_units);
   EXECUTE format('GRANT SELECT ON TABLE %s TO dp_owner', relation);
   EXECUTE format('REVOKE ALL ON TABLE %s FROM dp_reader', relation);
   IF NOT has_schema_privilege('dp_owner', (SELECT c.relnamespace FROM pg_class c WHERE c.oid = relation), 'USAGE') THEN
@@ -21,7 +22,7 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_partition_key" BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION dp._partition_key_immutable(%L)', relation, partition_by);
   END IF;
 END $$;
-COMMENT ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) IS
-  'Puts a base table under a dataset''s budget. unit_column/unit_path say how a row reaches its user; max_rows_per_unit (kappa), max_rows and scale are declared bounds; partition_by with grid gives leaf accounts. Runs as the caller: only the owner can grant SELECT to dp_owner.';
-REVOKE ALL ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb) TO dp_admin;
+COMMENT ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) IS
+  'Puts a base table under a dataset''s budget. unit_column/unit_path say how a row reaches its user; max_rows_per_unit (kappa), max_rows and scale are declared bounds; partition_by with grid gives leaf accounts; other_units names further columns that hold unit keys, if a row belongs to several units (such a relation is open to R2T by linear programming only). Runs as the caller: only the owner can grant SELECT to dp_owner.';
+REVOKE ALL ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) TO dp_admin;

@@ -37,6 +37,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "data_as_of": "2026-01-01 00:00:00+00",
         "refresh_every": None,
         "unit_column": None,
+        "other_units": None,
         "unit_path": None,
         "max_rows_per_unit": None,
         "max_rows": None,

@@ -59,6 +59,7 @@ class Policy:
     published: bool
     linked: bool
     unit_column: str | None
+    other_units: tuple[str, ...]
     unit_path: tuple[Hop, ...]
     max_rows_per_unit: int | None
     max_rows: int | None
@@ -100,6 +101,7 @@ def policy_from_json(document: Mapping[str, Any]) -> Policy:
         **{name: document[name] for name in _AS_THEY_ARE},
         relation=Relation(document["schema"], document["name"], document["oid"], columns, _unique(document)),
         dataset=_dataset(document["dataset"]),
+        other_units=tuple(document["other_units"] or ()),
         unit_path=tuple(Hop(**hop) for hop in document["unit_path"] or ()),
         scale=_decimal(document["scale"]),
         primary_key=tuple(document["primary_key"] or ()),

@@ -88,7 +88,7 @@ def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditio
     """
     protected = [o for o in occurrences if o.policy is not None]
     dataset = _one_dataset([o.policy for o in protected if o.policy is not None])
-    steps, ends = _unit_paths(protected) if dataset.unit == "user" else ([], {})
+    steps, ends = _unit_paths(protected) if dataset.unit == "user" else ([], [])
     classes = _classes(occurrences, steps, conjuncts)
     _check_public(occurrences, protected, classes)
     bounds = {o.alias: o.policy.max_rows_per_unit if o.policy is not None else None for o in protected}
@@ -111,7 +111,7 @@ def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditio
         conditions=(*conditions, *joins, *(f"{unit} IS NOT NULL" for unit in units)),
         unit=next(iter(units)) if one else None,
         units=() if one else tuple(units),
-        unit_columns=_equal_to(next(iter(ends.values())), occurrences, classes) if one else frozenset(),
+        unit_columns=_equal_to(ends[0], occurrences, classes) if one else frozenset(),
         order=_order([o for o in protected if o.alias in chosen]),
         kappa=anchor.policy.max_rows_per_unit if anchor.policy and one and len(chosen) == 1 else None,
         relations=tuple(policies.values()),
@@ -141,10 +141,10 @@ def _one_dataset(policies: Sequence[Policy]) -> Dataset:
     return first.dataset
 
 
-def _unit_paths(protected: Sequence[Occurrence]) -> tuple[list[_Step], dict[str, Node]]:
-    """(Every hop as an occurrence p1, p2, …, the column that is the unit of each protected occurrence)."""
+def _unit_paths(protected: Sequence[Occurrence]) -> tuple[list[_Step], list[Node]]:
+    """(Every hop as an occurrence p1, p2, …, the columns that are the units of the protected occurrences)."""
     steps: list[_Step] = []
-    ends: dict[str, Node] = {}
+    ends: list[Node] = []
     for occurrence in protected:
         policy, alias = occurrence.policy, occurrence.alias
         if policy is None:
@@ -153,7 +153,8 @@ def _unit_paths(protected: Sequence[Occurrence]) -> tuple[list[_Step], dict[str,
             steps.append(_Step(f"p{len(steps) + 1}", alias, hop))
             alias = steps[-1].alias
         last = policy.unit_path[-1].column if policy.unit_path else policy.unit_column
-        ends[occurrence.alias] = (alias, last or "")
+        ends.append((alias, last or ""))
+        ends += [(occurrence.alias, column) for column in policy.other_units]
     return steps, ends
 
 
@@ -190,10 +191,10 @@ def _check_public(occurrences: Sequence[Occurrence], protected: Sequence[Occurre
             )
 
 
-def _units(ends: dict[str, Node], classes: Classes) -> list[str]:
+def _units(ends: Sequence[Node], classes: Classes) -> list[str]:
     """SQL of each distinct unit of a result row, that of the first occurrence first."""
     found: dict[Node, str] = {}
-    for alias, column in ends.values():
+    for alias, column in ends:
         found.setdefault(classes.find((alias, column)), f"{classes.row(alias)}.{identifier(column)}")
     return list(found.values())
 
