@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fix_stack import Stack
+from fix_drivers import DriversStack
 
 MARK = "=== command {} ==="
 
@@ -149,26 +149,33 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def version(stack: Stack) -> int:
-    words = [str(stack.cluster.paths.bindir / "psql"), "--version"]
+def version(drivers_stack: DriversStack) -> int:
+    words = [str(drivers_stack.cluster.paths.bindir / "psql"), "--version"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     return int(re.findall(r"\d+", shown)[0])
 
 
-def run(stack: Stack, script: str) -> str:
+def run(drivers_stack: DriversStack, script: str) -> str:
     """One session, errors where they came."""
-    words = [str(stack.cluster.paths.bindir / "psql"), "-X", "-v", "VERBOSITY=verbose", "-d", stack.dsn()]
+    words = [
+        str(drivers_stack.cluster.paths.bindir / "psql"),
+        "-X",
+        "-v",
+        "VERBOSITY=verbose",
+        "-d",
+        drivers_stack.dsn(port=drivers_stack.recorded("psql")),
+    ]
     done = subprocess.run(words, input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
     assert done.returncode == 0
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def shown(stack: Stack, version: int) -> dict[str, str]:
+def shown(drivers_stack: DriversStack, version: int) -> dict[str, str]:
     """What all of them show, in one session."""
     new = [command for command, (since, _) in SINCE.items() if version >= since]
     commands = [*COMMANDS, *REFUSED, *new]
-    said = run(stack, "".join(f"\\echo {MARK.format(i)}\n{command}\n" for i, command in enumerate(commands)))
+    said = run(drivers_stack, "".join(f"\\echo {MARK.format(i)}\n{command}\n" for i, command in enumerate(commands)))
     parts = re.split(re.escape(MARK).replace(r"\{\}", r"\d+") + "\n", said)[1:]
     return dict(zip(commands, parts, strict=True))
 
@@ -191,30 +198,31 @@ def test_newer_commands(shown: dict[str, str], version: int) -> None:
         assert all(word in shown.get(command, "".join(words)) for word in words)
 
 
-def listed(stack: Stack) -> Iterator[str]:
+def listed(drivers_stack: DriversStack) -> Iterator[str]:
     """The informational commands of this psql, by its own help, one for each letter that may follow the name."""
-    informational = run(stack, "\\?\n").split("\nInformational\n")[1].split("\n\n")[0]
+    informational = run(drivers_stack, "\\?\n").split("\nInformational\n")[1].split("\n\n")[0]
     for name, letters in re.findall(r"^  \\(\w+)(?:\[([a-z]+)\])?", informational, re.MULTILINE):
         yield from [f"\\{name}", *(f"\\{name}{letter}" for letter in letters)]
 
 
-def test_none_of_psqls_own_list_is_forgotten(stack: Stack) -> None:
+def test_none_of_psqls_own_list_is_forgotten(drivers_stack: DriversStack) -> None:
     known = {command.split()[0].rstrip("+") for command in [*COMMANDS, *REFUSED, *SINCE]}
-    assert {name for name in listed(stack) if not {name, f"{name}S"} & known} == set()
+    assert {name for name in listed(drivers_stack) if not {name, f"{name}S"} & known} == set()
 
 
-def test_looking_costs_nothing(stack: Stack, shown: dict[str, str]) -> None:
-    assert shown
-    with stack.cluster.connect() as owner:
-        assert owner.execute("SELECT count(*) FROM dp.ledger").fetchone() == (0,)
+def test_looking_costs_nothing(drivers_stack: DriversStack, shown: dict[str, str]) -> None:
+    ledger = "SELECT count(*) FROM dp.ledger"
+    before = drivers_stack.exact(ledger)
+    run(drivers_stack, "".join(f"{command}\n" for command in shown))
+    assert drivers_stack.exact(ledger) == before
 
 
-def test_what_psql_shows_of_a_table_is_what_its_owner_sees(stack: Stack) -> None:
+def test_what_psql_shows_of_a_table_is_what_its_owner_sees(drivers_stack: DriversStack) -> None:
     """Columns, types, keys and references; the facade adds its policy, and drops what is not published."""
-    words = [str(stack.cluster.paths.bindir / "psql"), "-X", "-At", "-c", r"\d customers"]
-    facade = subprocess.run([*words, "-d", stack.dsn()], capture_output=True, text=True, check=True, timeout=30)
+    words = [str(drivers_stack.cluster.paths.bindir / "psql"), "-X", "-At", "-c", r"\d customers"]
+    facade = subprocess.run([*words, "-d", drivers_stack.dsn()], capture_output=True, text=True, check=True, timeout=30)
     private = subprocess.run(
-        [*words, "-d", stack.cluster.dsn()], capture_output=True, text=True, check=True, timeout=30
+        [*words, "-d", drivers_stack.cluster.dsn()], capture_output=True, text=True, check=True, timeout=30
     )
     ours = [line for line in facade.stdout.splitlines() if "olic" not in line and "refuse" not in line]
     assert ours == [line for line in private.stdout.splitlines() if "riggers" not in line and "TRIGGER" not in line]
