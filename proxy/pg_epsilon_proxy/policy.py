@@ -13,7 +13,7 @@ import asyncpg
 
 from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy.config import Config
-from pg_epsilon_proxy.logs import event
+from pg_epsilon_proxy.logs import event, failure
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.rewrite.driver import SqlRewriter
 from pg_epsilon_proxy.rewrite.names import Names
@@ -136,7 +136,8 @@ class Policy:
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             problems, rewriter = [f"the databases cannot be asked: {type(error).__name__}: {error}"], None
         except Exception as error:  # whatever it is, serving on would be worse than serving nobody
-            problems, rewriter = [f"the policy cannot be read: {type(error).__name__}"], None
+            known = failure(error)
+            problems, rewriter = [f"the policy cannot be read: {known['error']} at {known['place']}"], None
         if problems != self.problems:
             for problem in problems:
                 event(log, logging.ERROR, "serving nobody", problem=problem)
