@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,8 @@ from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Roo
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
 from pg_epsilon.plan import Plan, plain
-from pg_epsilon.query.policy import Policy, policy_from_json
+from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
+from pg_epsilon.query.schema import Relation
 
 _AMOUNTS = ("epsilon", "delta", "delta_rdp", "delta_add")
 _ALLOTMENT = (
@@ -39,12 +41,26 @@ _LEDGER_TYPES = [
 ]
 
 
+@dataclass(frozen=True)
+class Released:
+    """A release: every group's released integers, in the order of the declared groups."""
+
+    request_id: str
+    raw: list[list[int]]
+    as_of: str
+
+
+def _raw(answer: str) -> list[list[int]]:
+    return [[int(value) for value in cell] for cell in json.loads(answer)["raw"]]
+
+
 class Catalog:
     """Policy, authorisation, releases and payments. Policies are kept per backend until the policy version moves."""
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
         self._policies: dict[tuple[str, str], Policy] = {}
+        self._public: dict[tuple[str, str], tuple[int, Relation]] = {}
 
     def policy_version(self) -> int:
         return int(self._execute("SELECT version FROM dp.policy_state", [], [])[0]["version"])
@@ -74,6 +90,31 @@ class Catalog:
         self._policies[key] = policy = policy_from_json(document)
         return policy
 
+    def relation(self, schema: str, name: str) -> Policy | Relation:
+        """What a name in a question means: a protected relation's policy or a public table; 42501 if neither."""
+        key, version = (schema, name), self.policy_version()
+        kept = self._public.get(key)
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        found = self._execute("SELECT dp._public_of($1, $2)::text AS public", ["name", "name"], [schema, name])
+        if found[0]["public"] is None:
+            return self.policy(schema, name)
+        document = json.loads(found[0]["public"])
+        if document["part_protected"]:
+            raise DPError(
+                CHANNEL,
+                f"{schema}.{name} shares rows with a protected relation",
+                "The owner unpublishes it: see dp.check().",
+            )
+        if not document["readable"]:
+            raise DPError(
+                CHANNEL,
+                f"the engine may not read {schema}.{name}",
+                "The owner publishes it again, kind => 'public', and without row-level security.",
+            )
+        self._public[key] = version, public_from_json(document)
+        return self._public[key][1]
+
     def authorise(self, policy: Policy, who: str) -> None:
         """42501 unless the asker is an analyst with an allotment in the dataset, now (composition.md §14.11)."""
         found = self._execute(
@@ -94,15 +135,15 @@ class Catalog:
     def close(self, shape: str) -> None:
         self._execute("INSERT INTO dp.closed_shape (shape) VALUES ($1) ON CONFLICT DO NOTHING", ["text"], [shape])
 
-    def cached(self, plan: Plan) -> dict[str, Any] | None:
-        """The newest release of the same canonical question: {"answer", "as_of"}, or None (composition.md §7.1)."""
+    def cached(self, plan: Plan) -> Released | None:
+        """The newest release of the same canonical question, or None (composition.md §7.1)."""
         found = self._execute(
-            "SELECT answer::text, as_of::timestamptz(0)::text AS as_of FROM dp.release WHERE cache_key = $1"
-            " ORDER BY release.as_of DESC LIMIT 1",
+            "SELECT request_id::text, answer::text, as_of::timestamptz(0)::text AS as_of FROM dp.release"
+            " WHERE cache_key = $1 AND answer ? 'raw' ORDER BY release.as_of DESC LIMIT 1",
             ["text"],
             [plan.cache_key],
         )
-        return {"answer": json.loads(found[0]["answer"]), "as_of": found[0]["as_of"]} if found else None
+        return Released(found[0]["request_id"], _raw(found[0]["answer"]), found[0]["as_of"]) if found else None
 
     def charged(self, request_id: str) -> dict[str, Any] | None:
         """The committed charge of a request, its row locked so that two answers never draw twice."""
@@ -114,13 +155,13 @@ class Catalog:
         )
         return found[0] if found else None
 
-    def recorded(self, request_id: str) -> dict[str, Any] | None:
-        """The release of a request, if it was made."""
+    def recorded(self, request_id: str) -> list[list[int]] | None:
+        """The released integers of a request, if the release was made."""
         found = self._execute("SELECT answer::text FROM dp.release WHERE request_id = $1", ["uuid"], [request_id])
-        return dict(json.loads(found[0]["answer"])) if found else None
+        return _raw(found[0]["answer"]) if found else None
 
-    def record(self, plan: Plan, request_id: str, answer: dict[str, Any]) -> None:
-        """Publish: noisy values only."""
+    def record(self, plan: Plan, request_id: str, raw: list[list[int]]) -> None:
+        """Publish: released integers only, of every group and measure; what is shown is computed from them."""
         policy = plan.request.policy
         self._execute(
             "INSERT INTO dp.release (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)"
@@ -133,7 +174,7 @@ class Catalog:
                 policy.relation_key,
                 policy.data_version,
                 plan.mechanism,
-                json.dumps(answer),
+                json.dumps({"raw": raw}),
             ],
         )
 

@@ -27,6 +27,8 @@ from pg_epsilon.query.expression import FoldError
 from pg_epsilon.query.partition import check_grid as check_grid_form
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import compile_request
+from pg_epsilon.query.schema import Relation
+from pg_epsilon.query.statistics import collect
 
 _plans: dict[str, Any] = {}
 _pending: dict[str, Plan] = {}
@@ -70,10 +72,11 @@ def charge(request_id: str, who: str, request: str) -> str:
         if catalog.is_closed(plan_.shape):
             raise _closed()
         if not plan_.charges:
-            return {"answer": _domain_answer(plan_, request_id, who)}
+            raw: list[list[int]] = [[] for _ in range(plan_.request.cells)]
+            return {"answer": _answer(plan_, raw, request_id, who, "declared domain", _now())}
         cached = None if plan_.request.fresh else catalog.cached(plan_)
         if cached is not None:
-            return {"answer": _again(plan_, cached, who)}
+            return {"answer": _answer(plan_, cached.raw, cached.request_id, who, "cache", cached.as_of)}
         _check_not_frozen(plan_.request.policy)
         catalog.pay(plan_, request_id, who, document)
         while len(_pending) >= _PENDING_MAX:
@@ -91,17 +94,16 @@ def answer(request_id: str) -> str:
         paid = catalog.charged(request_id)
         if paid is None:
             raise DPError(CHANNEL, "no committed charge for this request", "Ask again through dp_query.")
-        recorded = catalog.recorded(request_id)
-        if recorded is not None:
-            return {"answer": recorded}
         plan_ = _pending.pop(request_id, None)
         if plan_ is None or plan_.request.policy.version != catalog.policy_version():
             plan_ = _as_paid(paid)
         if catalog.is_closed(plan_.shape):
             raise _closed()
-        result = _think(plan_, _read_statistics(plan_), request_id, paid["who"])
-        catalog.record(plan_, request_id, result)
-        return {"answer": result}
+        raw = catalog.recorded(request_id)
+        if raw is None:
+            raw = _think(plan_, _read_statistics(plan_))
+            catalog.record(plan_, request_id, raw)
+        return {"answer": _answer(plan_, raw, request_id, paid["who"], "direct", _now())}
 
     return _reply(request_id, release)
 
@@ -267,25 +269,40 @@ def _server_facts() -> dict[str, Any]:
 
 def _compile(document: Any) -> Plan:
     """Request document → plan, against the policy of now."""
-    origin = document.get("from") if isinstance(document, dict) else None
-    if not isinstance(origin, dict) or not all(isinstance(origin.get(k), str) for k in ("schema", "name")):
+    if not isinstance(document, dict):
         raise DPError(
             SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
     facts = _server_facts()
-    policy = catalog.policy(origin["schema"], origin["name"])
-    _check_open(policy)
-    settings = document.get("settings") or {}
     return make_plan(
         compile_request(
             document,
-            policy,
-            _folder(settings),
+            _relation,
+            _folder(document.get("settings") or {}),
+            _texts,
             encoding=facts["encoding"],
             server_version=facts["version"],
             clock=time.time(),
         )
     )
+
+
+def _relation(schema: str, name: str) -> Policy | Relation:
+    found = catalog.relation(schema, name)
+    if isinstance(found, Policy):
+        _check_open(found)
+    return found
+
+
+def _texts(query: str) -> list[str | None]:
+    """The column v of a query over constants and public tables, under the engine's own settings."""
+    try:
+        with plpy.subtransaction():
+            return [row["v"] for row in plpy.execute(query)]
+    except plpy.SPIError as error:
+        if error.sqlstate == "57014":
+            raise
+        raise FoldError from None
 
 
 def _check_open(policy: Policy) -> None:
@@ -356,40 +373,31 @@ def _read_statistics(plan_: Plan) -> list[dict[str, Any]]:
         raise _ShapeClosed(plan_.shape) from None
 
 
-def _think(plan_: Plan, statistics: list[dict[str, Any]], request_id: str, who: str) -> dict[str, Any]:
-    """The pure core on the exact statistics; only noisy values leave."""
-    n, m = len(plan_.request.keys), len(plan_.request.aggregates)
-    exact = {
-        tuple(row[f"k{i}"] for i in range(1, n + 1)): [int(row[f"a{i}"]) for i in range(1, m + 1)] for row in statistics
-    }
-    noisy = group_by.core(exact, [key.domain for key in plan_.request.keys], plan_.noise, noise.current())
-    return _answer(plan_, noisy, request_id, who, "direct")
+def _think(plan_: Plan, statistics: list[dict[str, Any]]) -> list[list[int]]:
+    """The pure core on the exact statistics; only released integers leave."""
+    keys = plan_.request.keys
+    exact = collect(statistics, len(keys), [one for choice in plan_.choices for one in choice.statistics])
+    return group_by.core(exact, [key.domain for key in keys], plan_.measures, noise.current())
 
 
-def _domain_answer(plan_: Plan, request_id: str, who: str) -> dict[str, Any]:
-    """A block without aggregates: the declared domain, free (composition.md §14.12)."""
-    groups = group_by.groups([key.domain for key in plan_.request.keys])
-    return _answer(plan_, [(group, []) for group in groups], request_id, who, "declared domain")
+def _now() -> str:
+    return str(rows("SELECT clock_timestamp()::timestamptz(0)::text AS t")[0]["t"])
 
 
-def _answer(plan_: Plan, noisy: list[Any], request_id: str, who: str, path: str) -> dict[str, Any]:
+def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: str, as_of: str) -> dict[str, Any]:
+    """A release as people see it: post-processing of the released integers, the plan and the asked confidence."""
     request = plan_.request
-    as_of = rows("SELECT clock_timestamp()::timestamptz(0)::text AS t")[0]["t"]
     n, m = len(request.keys), len(request.aggregates)
+    groups = group_by.groups([key.domain for key in request.keys])
     return {
         "request_id": request_id,
         "keys": n,
         "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
         "names": _names(plan_),
-        "rows": [[*group, *(str(value) for value in values)] for group, values in noisy],
+        "rows": [[*group, *plan_.texts(cell)] for group, cell in zip(groups, raw, strict=True)],
+        **({"bars": [plan_.bars(cell) for cell in raw]} if request.bars else {}),
         "notice": describe(plan_, path=path, left=catalog.left(plan_, who), as_of=as_of),
     }
-
-
-def _again(plan_: Plan, cached: dict[str, Any], who: str) -> dict[str, Any]:
-    """A release served once more; only what is said about it is new."""
-    notice = describe(plan_, path="cache", left=catalog.left(plan_, who), as_of=cached["as_of"])
-    return {**cached["answer"], "names": _names(plan_), "notice": notice}
 
 
 def _names(plan_: Plan) -> list[str]:

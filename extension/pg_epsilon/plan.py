@@ -1,30 +1,36 @@
-"""`Request` → `Plan`: mechanism, noise, charges, accounts and expected error, from public facts only."""
+"""`Request` → `Plan`: mechanisms, noise, charges, accounts and expected error, from public facts only."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from pg_epsilon.accounting.charges import Charge, share
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
-from pg_epsilon.accounting.margins import laplace_epsilon
-from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.mechanisms.count import CountNoise
-from pg_epsilon.query.aggregates import UNITS, Aggregate
+from pg_epsilon.choice import Choice, choose
+from pg_epsilon.mechanisms.estimators import Bar, Estimator
+from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.request import Request, canonical_text
 from pg_epsilon.query.statistics import needs_row_cap, statement
+
+AMOUNTS = frozenset({"epsilon", "rho", "delta"})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will happen, known before a row is read; it is what EXPLAIN prints."""
+    """Everything that will happen, known before a row is read; it is what EXPLAIN prints.
+
+    choices: one for each distinct aggregate, in order; places: which of them answers each aggregate of the request.
+    """
 
     request: Request
-    mechanism: str
-    noise: tuple[CountNoise, ...]
+    choices: tuple[Choice, ...]
+    places: tuple[int, ...]
     charges: tuple[Charge, ...]
     scope: Scope
     statement: str | None
@@ -33,17 +39,51 @@ class Plan:
     capped: bool
 
     @property
-    def margin(self) -> int:
-        """The widest margin of the block's aggregates at the asked confidence."""
-        return max((how.margin(self.request.confidence) for how in self.noise), default=0)
+    def estimators(self) -> tuple[Estimator, ...]:
+        return tuple(choice.estimator for choice in self.choices)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What is drawn for, in the order of the statement's integers."""
+        return tuple(measure for one in self.estimators for measure in one.measures)
+
+    @property
+    def mechanism(self) -> str:
+        """The names of all mechanisms, each once."""
+        return ", ".join(dict.fromkeys(one.mechanism for one in self.estimators)) or "declared domain"
+
+    @property
+    def margin(self) -> str:
+        """The widest margin of the block's counts and sums at the asked confidence."""
+        margins = [one.margin(self.request.confidence) for one in self.estimators]
+        return plain(_decimal(max((m for m in margins if m is not None), default=Fraction(0))))
 
     def charge_text(self) -> dict[str, str]:
         """The block's price in its native unit, for people."""
         total: dict[str, Decimal] = {}
         for charge in self.charges:
             for name, value in charge.parameters:
-                total[name] = total.get(name, Decimal(0)) + value
+                if name in AMOUNTS:
+                    total[name] = total.get(name, Decimal(0)) + value
         return {name: plain(value) for name, value in total.items()}
+
+    def texts(self, raw: Sequence[int]) -> list[str | None]:
+        """The values of one group, an aggregate each, from its released integers."""
+        values = [one.present(part) for one, part in self._parts(raw)]
+        return [values[place] for place in self.places]
+
+    def bars(self, raw: Sequence[int]) -> list[Bar]:
+        """(low, high, standard error) of one group, an aggregate each."""
+        bars = [one.bars(part, self.request.confidence) for one, part in self._parts(raw)]
+        return [bars[place] for place in self.places]
+
+    def _parts(self, raw: Sequence[int]) -> list[tuple[Estimator, Sequence[int]]]:
+        found, start = [], 0
+        for one in self.estimators:
+            size = sum(measure.released for measure in one.measures)
+            found.append((one, raw[start : start + size]))
+            start += size
+        return found
 
 
 def plain(value: Decimal) -> str:
@@ -51,98 +91,35 @@ def plain(value: Decimal) -> str:
     return format(value.normalize(), "f") if value else "0"
 
 
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
 def make_plan(request: Request) -> Plan:
-    """Choose the mechanism and price of a request.
+    """Choose the mechanisms and price of a request.
 
     DP004 if a cap or scale that it needs is not declared, DP005 if the budget does not fit the mechanism.
     """
-    policy = request.policy
-    aggregates = request.aggregates
-    if any(a.function != "count" for a in aggregates):
-        raise DPError(SHAPE, "only counts are supported", "Supported: count(*), count(x), count(distinct unit).")
-    if not aggregates:
-        mechanism: str = "declared domain"
-        noise: tuple[CountNoise, ...] = ()
-    else:
-        mechanism = _mechanism(request)
-        noise = tuple(_noise(request, a) for a in aggregates)
+    distinct = {repr(aggregate.canonical()): aggregate for aggregate in reversed(request.aggregates)}
+    order = list(dict.fromkeys(repr(aggregate.canonical()) for aggregate in request.aggregates))
+    choices = choose(request, [distinct[key] for key in order])
+    statistics = [one for choice in choices for one in choice.statistics]
     return Plan(
         request=request,
-        mechanism=mechanism,
-        noise=noise,
-        charges=tuple(how.charge() for how in noise),
+        choices=choices,
+        places=tuple(order.index(repr(aggregate.canonical())) for aggregate in request.aggregates),
+        charges=tuple(measure.charge() for choice in choices for measure in choice.estimator.measures),
         scope=_scope(request),
-        statement=statement(request) if aggregates else None,
-        shape=f"{policy.relation_key} {'group by' if request.keys else 'count'}",
+        statement=statement(request, statistics) if choices else None,
+        shape=f"{request.policy.relation_key} {_shape(request)}",
         cache_key=hashlib.sha256(canonical_text(request).encode()).hexdigest(),
-        capped=needs_row_cap(request),
+        capped=needs_row_cap(request, statistics),
     )
 
 
-def _mechanism(request: Request) -> str:
-    asked, kind = request.mechanism, request.budget.kind
-    fitting = "gaussian" if kind == "rho" else "laplace"
-    if asked not in ("auto", fitting):
-        raise DPError(
-            OUT_OF_RANGE,
-            f"mechanism {asked} does not take a budget of kind {kind}",
-            "laplace takes epsilon (or alpha and beta), gaussian takes rho.",
-        )
-    return f"discrete {fitting.capitalize()}"
-
-
-def _noise(request: Request, aggregate: Aggregate) -> CountNoise:
-    l1, l2_squared = sensitivity(request, aggregate)
-    budget, parts = request.budget, len(request.aggregates)
-    if budget.kind == "rho":
-        return CountNoise(l1, l2_squared, rho=_share(budget.rho, parts))
-    if budget.kind == "epsilon":
-        return CountNoise(l1, l2_squared, epsilon=_share(budget.epsilon, parts))
-    if budget.alpha is None or budget.beta is None or request.policy.scale is None:
-        raise DPError(
-            UNDECLARED,
-            "alpha is a fraction of the relation's declared scale, and no scale is declared",
-            "Ask with epsilon, or let the owner declare one: CALL dp.protect(..., scale => number of rows to expect).",
-        )
-    tolerance = Fraction(budget.alpha) * Fraction(request.policy.scale)
-    return CountNoise(l1, l2_squared, epsilon=laplace_epsilon(tolerance, budget.beta, l1))
-
-
-def _share(amount: Decimal | None, parts: int) -> Decimal:
-    if amount is None:
-        raise ValueError("a budget without its amount")
-    part = share(amount, parts)
-    if part <= 0:
-        raise DPError(
-            OUT_OF_RANGE,
-            "the budget is too small to be split over the block's aggregates",
-            "Ask for fewer aggregates, or spend more.",
-        )
-    return part
-
-
-def sensitivity(request: Request, aggregate: Aggregate) -> tuple[int, int]:
-    """(L1, squared L2) of an aggregate's vector over all groups, to one unit with all it owns (composition.md §2).
-
-    Row units: one row is in one group, (1, 1). Users counted once per group: at most c groups, c = min(kappa, number
-    of groups), (c, c). Rows of users: at most kappa rows, which may all be in one group, (kappa, kappa²). DP004 if a
-    count of rows has no declared kappa.
-    """
-    policy = request.policy
-    if not policy.has_user_units:
-        return 1, 1
-    kappa = policy.max_rows_per_unit
-    if aggregate.of == UNITS:
-        cells = request.cells if kappa is None else min(kappa, request.cells)
-        return cells, cells
-    if kappa is None:
-        raise DPError(
-            UNDECLARED,
-            f"how many rows one user of {policy.relation.qualified} may own is not declared",
-            "Count users instead, count(distinct unit column) or what => 'units', or let the owner protect it with"
-            " max_rows_per_unit.",
-        )
-    return kappa, kappa * kappa
+def _shape(request: Request) -> str:
+    functions = sorted({a.function for a in request.aggregates} - {"count"})
+    return " ".join(["group by" if request.keys else "count", *functions])
 
 
 def _scope(request: Request) -> Scope:
@@ -159,10 +136,14 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
     request = plan.request
     charge = {} if path in ("cache", "declared domain") else plan.charge_text()
     warnings, kappa = [], request.policy.max_rows_per_unit
-    if request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates):
+    rows_of_users = request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates)
+    if rows_of_users and all(a.function == "count" for a in request.aggregates) and kappa is not None:
         warnings.append(f"at most {kappa} rows of each unit are counted: the true number may be larger (bias unknown)")
+    elif rows_of_users:
+        warnings.append("what one unit contributes beyond its declared bound is left out (bias unknown)")
     elif plan.capped:
         warnings.append(f"at most {kappa} rows of each unit are looked at: a unit may miss from a group (bias unknown)")
+    warnings += dict.fromkeys(warning for choice in plan.choices for warning in choice.warnings)
     info: dict[str, Any] = {
         "call": request.call,
         "relation": request.policy.relation_key,
@@ -173,11 +154,14 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
         "mechanism": plan.mechanism,
         "charge": charge,
         "accounts": scope_text(plan.scope),
-        "margin": str(plan.margin),
+        "margin": plan.margin,
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,
         "warnings": warnings,
+        "aggregates": [
+            plan.choices[place].describe(a.name) for place, a in zip(plan.places, request.aggregates, strict=True)
+        ],
     }
     info["text"] = notice_text(info)
     return info

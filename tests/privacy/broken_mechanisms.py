@@ -16,8 +16,8 @@ from pg_epsilon import noise as door
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves
 from pg_epsilon.errors import SHAPE, DPError
-from pg_epsilon.mechanisms import count, group_by
-from pg_epsilon.query import request as request_module
+from pg_epsilon.mechanisms import additive, group_by
+from pg_epsilon.query import origin as origin_module
 from pg_epsilon.query.partition import Partitions
 
 Replace = Callable[[Any, str, Any], None]
@@ -33,7 +33,7 @@ class Control(NamedTuple):
         self.breaks(replace)
 
 
-requests: Any = request_module
+origins: Any = origin_module
 
 
 def _engine() -> Any:
@@ -52,17 +52,21 @@ def _rewrite(replace: Replace, pattern: str, into: str) -> None:
     """Every statistics statement with `pattern` replaced."""
     planner = _planner()
     sound = planner.statement
-    replace(planner, "statement", lambda request: re.sub(pattern, into, sound(request)))
+    replace(planner, "statement", lambda *facts: re.sub(pattern, into, sound(*facts)))
 
 
 def charged_once(replace: Replace) -> None:
     """A user in five groups is charged as if he were in one ("disjoint, so parallel": composition.md §2.4)."""
-    replace(_planner(), "sensitivity", lambda request, aggregate: (1, 1))
+    from pg_epsilon import choice
+
+    engine: Any = choice
+    sound = engine.Share.additive
+    replace(engine.Share, "additive", lambda share, l1, l2_squared=None: sound(share, 1, 1))
 
 
 def cell_by_cell(replace: Replace) -> None:
     """Each group's users are a draw of their own, of sensitivity 1: right draw by draw, and charged once (§13)."""
-    sound = count.core
+    sound = additive.core
 
     def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
         if how.l1 != how.l2_squared:
@@ -70,7 +74,7 @@ def cell_by_cell(replace: Replace) -> None:
         single = dataclasses.replace(how, l1=1, l2_squared=1)
         return [sound([value], single, source, label)[0] for value in exact]
 
-    replace(count, "core", core)
+    replace(additive, "core", core)
 
 
 def every_row_counts(replace: Replace) -> None:
@@ -78,8 +82,8 @@ def every_row_counts(replace: Replace) -> None:
     planner = _planner()
     sound = planner.statement
 
-    def statement(request: Any) -> str:
-        uncapped = re.sub(r"least\((count\(.*?\)(?: FILTER \(WHERE .*?\))?), \d+\) AS n", r"\1 AS n", sound(request))
+    def statement(*facts: Any) -> str:
+        uncapped = re.sub(r"LEAST\((count\(.*?\)(?: FILTER \(WHERE .*?\))?), \d+\) AS n", r"\1 AS n", sound(*facts))
         return re.sub(r"WHERE rn <= \d+", "WHERE rn <= 1000000", uncapped)
 
     replace(planner, "statement", statement)
@@ -98,11 +102,11 @@ def nobody_counts(replace: Replace) -> None:
 def noise_for_full_groups_only(replace: Replace) -> None:
     """Only groups with rows are drawn for: the number of draws tells how many there are."""
 
-    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
+    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[list[int]]:
         there = [group for group in group_by.groups(domains) if group in statistics]
-        noisy = [count.core([statistics[g][i] for g in there], each, source, f"a{i + 1}") for i, each in enumerate(how)]
+        noisy = [additive.core([statistics[g][i] for g in there], m, source, f"a{i + 1}") for i, m in enumerate(how)]
         found = {g: [column[j] for column in noisy] for j, g in enumerate(there)}
-        return [(group, found.get(group, [0] * len(how))) for group in group_by.groups(domains)]
+        return [found.get(group, [0] * len(how)) for group in group_by.groups(domains)]
 
     replace(group_by, "core", core)
 
@@ -114,30 +118,40 @@ def zeros_stay_zero(replace: Replace) -> None:
         noisy = sound(exact, how, source, label)
         return [y if x else 0 for x, y in zip(exact, noisy, strict=True)]
 
-    sound = count.core
-    replace(count, "core", core)
+    sound = additive.core
+    replace(additive, "core", core)
 
 
 def keys_from_the_data(replace: Replace) -> None:
     """The groups of the answer are those that have rows."""
-    sound = group_by.core
+    engine = _engine()
+    sound_read, sound_answer, there = engine._read_statistics, engine._answer, set()
 
-    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
-        noisy = sound(statistics, domains, how, source)
-        return [row for row in noisy if row[0] in statistics or not domains]
+    def read(plan: Any) -> Rows:
+        found: Rows = sound_read(plan)
+        there.clear()
+        there.update(tuple(row[f"k{i}"] for i in range(1, len(plan.request.keys) + 1)) for row in found)
+        return found
 
-    replace(group_by, "core", core)
+    def answer(plan: Any, *facts: Any) -> dict[str, Any]:
+        found: dict[str, Any] = sound_answer(plan, *facts)
+        n = len(plan.request.keys)
+        found["rows"] = [row for row in found["rows"] if tuple(row[:n]) in there or not n]
+        return found
+
+    replace(engine, "_read_statistics", read)
+    replace(engine, "_answer", answer)
 
 
 def draw_again_for_odd(replace: Replace) -> None:
     """An odd count is drawn a second time."""
-    sound = count.core
+    sound = additive.core
 
     def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
         first = sound(exact, how, source, label)
         return sound(exact, how, source, label) if sum(exact) % 2 else first
 
-    replace(count, "core", core)
+    replace(additive, "core", core)
 
 
 def statement_by_the_data(replace: Replace) -> None:
@@ -172,11 +186,11 @@ def refusal_by_the_data(replace: Replace) -> None:
     engine = _engine()
     sound = engine._think
 
-    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
+    def think(plan: Any, statistics: Rows) -> list[list[int]]:
         if sum(row["a1"] for row in statistics) == 0:
             raise DPError(SHAPE, "no row matches", "Ask something else.")
-        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
-        return answer
+        raw: list[list[int]] = sound(plan, statistics)
+        return raw
 
     replace(engine, "_think", think)
 
@@ -185,7 +199,7 @@ def failure_by_the_data(replace: Replace) -> None:
     """A large group makes the core fail: the shape closes, or the error's text is another."""
     sound = group_by.core
 
-    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[Any]:
+    def core(statistics: Mapping[Any, Sequence[int]], domains: Any, how: Any, source: Any) -> list[list[int]]:
         if any(row[0] % 7 == 3 for row in statistics.values()):
             raise ValueError("a cell is too large")
         return sound(statistics, domains, how, source)
@@ -196,14 +210,20 @@ def failure_by_the_data(replace: Replace) -> None:
 def notice_with_a_count(replace: Replace) -> None:
     """The NOTICE says how many rows were read."""
     engine = _engine()
-    sound = engine._think
+    sound_read, sound_answer, last = engine._read_statistics, engine._answer, [0]
 
-    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
-        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
-        answer["notice"]["text"] += f", of {sum(row['a1'] for row in statistics)}"
-        return answer
+    def read(plan: Any) -> Rows:
+        found: Rows = sound_read(plan)
+        last[0] = sum(row["a1"] for row in found)
+        return found
 
-    replace(engine, "_think", think)
+    def answer(*facts: Any) -> dict[str, Any]:
+        found: dict[str, Any] = sound_answer(*facts)
+        found["notice"]["text"] += f", of {last[0]}"
+        return found
+
+    replace(engine, "_read_statistics", read)
+    replace(engine, "_answer", answer)
 
 
 def plan_with_a_count(replace: Replace) -> None:
@@ -244,8 +264,13 @@ def record_with_a_count(replace: Replace) -> None:
         last[0] = sum(row["a1"] for row in found)
         return found
 
-    def record(plan: Any, request_id: str, answer: dict[str, Any]) -> None:
-        sound_record(dataclasses.replace(plan, mechanism=f"{plan.mechanism} {last[0]}"), request_id, answer)
+    class Marked:
+        def __init__(self, plan: Any) -> None:
+            self.request, self.cache_key = plan.request, plan.cache_key
+            self.mechanism = f"{plan.mechanism} {last[0]}"
+
+    def record(plan: Any, request_id: str, raw: list[list[int]]) -> None:
+        sound_record(Marked(plan), request_id, raw)
 
     replace(engine, "_read_statistics", read)
     replace(engine.catalog, "record", record)
@@ -256,35 +281,35 @@ def price_by_the_data(replace: Replace) -> None:
     engine = _engine()
     sound = engine._think
 
-    def think(plan: Any, statistics: Rows, request_id: str, who: str) -> dict[str, Any]:
+    def think(plan: Any, statistics: Rows) -> list[list[int]]:
         if sum(row["a1"] for row in statistics) % 2:
             engine.rows("UPDATE dp.account SET spent_epsilon = spent_epsilon + 1 WHERE node = 'root'")
-        answer: dict[str, Any] = sound(plan, statistics, request_id, who)
-        return answer
+        raw: list[list[int]] = sound(plan, statistics)
+        return raw
 
     replace(engine, "_think", think)
 
 
 def twice_the_epsilon(replace: Replace) -> None:
     """epsilon is charged, 2 epsilon is drawn."""
-    sound = count.core
+    sound = additive.core
 
     def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
         if how.epsilon is not None:
             how = dataclasses.replace(how, epsilon=2 * how.epsilon)
         return sound(exact, how, source, label)
 
-    replace(count, "core", core)
+    replace(additive, "core", core)
 
 
 def twice_the_rho(replace: Replace) -> None:
     """rho is charged, 2 rho is drawn."""
-    sound = count.core
+    sound = additive.core
 
     def core(exact: Sequence[int], how: Any, source: Any, label: str) -> list[int]:
         return sound(exact, dataclasses.replace(how, rho=2 * how.rho) if how.rho else how, source, label)
 
-    replace(count, "core", core)
+    replace(additive, "core", core)
 
 
 def smaller_scale_than_declared(replace: Replace) -> None:
@@ -303,7 +328,7 @@ def shares_not_split(replace: Replace) -> None:
     """The budget is charged split over the aggregates, and each is drawn at the whole of it."""
     sound = group_by.core
 
-    def core(statistics: Any, domains: Any, how: Sequence[Any], source: Any) -> list[Any]:
+    def core(statistics: Any, domains: Any, how: Sequence[Any], source: Any) -> list[list[int]]:
         whole = [
             dataclasses.replace(each, epsilon=each.epsilon * len(how)) if each.epsilon is not None else each
             for each in how
@@ -327,13 +352,13 @@ def one_leaf_pays(replace: Replace) -> None:
 
 def reads_beyond_its_leaves(replace: Replace) -> None:
     """The leaf that is charged is not what is read: another leaf pays, and the restriction is missing."""
-    sound = requests.touched_partitions
+    sound = origins.touched_partitions
 
     def touched(*arguments: Any) -> Partitions | None:
         found = sound(*arguments)
         return None if found is None else Partitions(frozenset({"[1999-12-27,2000-01-03)"}), "true")
 
-    replace(requests, "touched_partitions", touched)
+    replace(origins, "touched_partitions", touched)
 
 
 def cheap_repeats(replace: Replace) -> None:

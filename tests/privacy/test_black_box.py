@@ -9,7 +9,6 @@ with probability below 1e-6 too: the part is five or more standard deviations of
 from __future__ import annotations
 
 import base64
-import dataclasses
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from fix_privacy import TWIN_EPSILON, TWINS, audit_cluster, tap, tapped, twin_st
 from fix_stack import Stack
 from pg_epsilon import noise
 from pg_epsilon.mechanisms import group_by
+from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.plan import Plan
 from privacy.broken_noise import WrongScale
 from privacy.lower_bound import bound, choose, epsilon_at_least
@@ -46,7 +46,7 @@ class Pair:
     two: Statistics
 
     def cells(self, statistics: Statistics) -> list[int]:
-        empty = [0] * len(self.plan.noise)
+        empty = [0] * len(self.plan.measures)
         groups = group_by.groups([key.domain for key in self.plan.request.keys])
         return [value for group in groups for value in statistics.get(group, empty)]
 
@@ -59,14 +59,14 @@ class Pair:
 def installed(statistics: Statistics, plan: Plan) -> list[int]:
     """The core as entry.py calls it."""
     domains = [key.domain for key in plan.request.keys]
-    noisy = group_by.core(statistics, domains, plan.noise, noise.current())
-    return [value for _, values in noisy for value in values]
+    noisy = group_by.core(statistics, domains, plan.measures, noise.current())
+    return [value for values in noisy for value in values]
 
 
 def half_the_noise(statistics: Statistics, plan: Plan) -> list[int]:
     domains = [key.domain for key in plan.request.keys]
-    noisy = group_by.core(statistics, domains, plan.noise, WrongScale("2"))
-    return [value for _, values in noisy for value in values]
+    noisy = group_by.core(statistics, domains, plan.measures, WrongScale("2"))
+    return [value for values in noisy for value in values]
 
 
 def no_noise_on_empty_cells(statistics: Statistics, plan: Plan) -> list[int]:
@@ -77,8 +77,9 @@ def no_noise_on_empty_cells(statistics: Statistics, plan: Plan) -> list[int]:
 
 def one_cell_for_all(statistics: Statistics, plan: Plan) -> list[int]:
     """A unit in several groups, noised as if it were in one."""
-    how = tuple(dataclasses.replace(each, l1=1, l2_squared=1) for each in plan.noise)
-    return installed(statistics, dataclasses.replace(plan, noise=how))
+    domains = [key.domain for key in plan.request.keys]
+    how = [Additive(1, 1, epsilon=each.epsilon) for each in plan.measures if isinstance(each, Additive)]
+    return [value for values in group_by.core(statistics, domains, how, noise.current()) for value in values]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def read(conn: psycopg.Connection[Any], document: Any) -> tuple[Plan, Statistics
     """The installed engine's plan of a request, and the statistics that its statement reads now."""
     found = tap(conn, "read_once", document)
     plan: Plan = pickle.loads(base64.b64decode(found["plan"]))  # noqa: S301 -- from the server that we started
-    n, m = len(plan.request.keys), len(plan.noise)
+    n, m = len(plan.request.keys), len(plan.measures)
     return plan, {
         tuple(row[f"k{i}"] for i in range(1, n + 1)): [int(row[f"a{i}"]) for i in range(1, m + 1)]
         for row in found["statistics"]
@@ -176,7 +177,7 @@ def test_the_pairs_are_neighbours(audited: Cluster) -> None:
     assert (found.cells(found.one), found.cells(found.two)) == ([1], [0])
     found = group_pair(audited)
     assert (found.cells(found.one), found.cells(found.two)) == ([1, 1, 1], [0, 0, 0])
-    assert found.plan.noise[0].l1 == 3
+    assert [measure.l1 for measure in found.plan.measures if isinstance(measure, Additive)] == [3]
 
 
 @pytest.fixture(scope="module")

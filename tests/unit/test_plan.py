@@ -11,6 +11,7 @@ import pytest
 from pg_epsilon.accounting.filters import Leaves, Relation, Root
 from pg_epsilon.accounting.margins import laplace_scale, laplace_tail
 from pg_epsilon.errors import DPError
+from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.query.policy import Policy, policy_from_json
 from unit.policies import document, planned, row_policy, user_policy
 
@@ -33,7 +34,8 @@ SENSITIVITIES: list[tuple[str, Policy, list[str], list[str], tuple[int, int]]] =
 def test_sensitivity(
     why: str, policy: Policy, aggregates: list[str], keys: list[str], expected: tuple[int, int]
 ) -> None:
-    (how,) = planned(policy, aggregates=aggregates, keys=keys).noise
+    (how,) = planned(policy, aggregates=aggregates, keys=keys).measures
+    assert isinstance(how, Additive)
     assert (how.l1, how.l2_squared) == expected, why
 
 
@@ -45,7 +47,8 @@ def test_rows_of_users_need_a_declared_kappa() -> None:
 
 def test_the_budget_is_split_equally_and_never_exceeded() -> None:
     plan = planned(row_policy(), aggregates=["count(*)", "count(sex)", "count(*) FILTER (WHERE age > 1)"])
-    shares = [how.epsilon for how in plan.noise]
+    shares = [how.epsilon for how in plan.measures if isinstance(how, Additive)]
+    assert len(shares) == 3
     assert len(set(shares)) == 1
     total = sum(share for share in shares if share is not None)
     assert Decimal("0.1") - Decimal("1e-17") < total <= Decimal("0.1")
@@ -53,7 +56,8 @@ def test_the_budget_is_split_equally_and_never_exceeded() -> None:
 
 def test_accuracy_buys_just_enough() -> None:
     plan = planned(row_policy(), budget={"alpha": "0.05", "beta": "0.01"})
-    (how,) = plan.noise
+    (how,) = plan.measures
+    assert isinstance(how, Additive)
     assert how.epsilon is not None
     scale = laplace_scale(1, Fraction(how.epsilon))
     assert laplace_tail(scale, 51) <= Decimal("0.01") < laplace_tail(scale, 50)

@@ -15,6 +15,8 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 
 _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])  # sums of amounts never round
 
+MAX_LEVELS = 1000
+
 Parameters = Mapping[str, Decimal]
 
 
@@ -39,6 +41,13 @@ def _pure_curve(parameters: Parameters, order: Decimal) -> Decimal:
     return pure_to_rdp(parameters["epsilon"], order)
 
 
+def _levels_curve(parameters: Parameters, order: Decimal) -> Decimal:
+    """min(L P(epsilon / L, a), P(epsilon, a)); epsilon / L is rounded up, so the product never falls short."""
+    levels = int(parameters["levels"])
+    each = pure_to_rdp(round_up(Fraction(parameters["epsilon"]) / levels), order)
+    return min(round_up(levels * Fraction(each)), pure_to_rdp(parameters["epsilon"], order))
+
+
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         # discrete Laplace, scalar or vector, of joint L1 sensitivity L1 and scale L1/epsilon
@@ -47,6 +56,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "gaussian": Kind(("rho",), None, lambda p, a: gaussian_to_rdp(p["rho"], a), _no_delta),
         # exponential mechanism: the log-odds of any two outcomes move by at most epsilon
         "exponential": Kind(("epsilon",), _epsilon, lambda p, a: bounded_range_to_rdp(p["epsilon"], a), _no_delta),
+        # levels releases at epsilon / levels each (R2T)
+        "r2t": Kind(("epsilon", "levels"), _epsilon, _levels_curve, _no_delta),
         # an outside release, proved (epsilon, delta) under add/remove
         "import": Kind(("epsilon", "delta"), _epsilon, _pure_curve, lambda p: p["delta"]),
     }
@@ -54,6 +65,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 def _checked(name: str, value: Number) -> Decimal:
+    if name == "levels":
+        levels = rational(value, name)
+        if levels.denominator != 1 or not 1 <= levels <= MAX_LEVELS:
+            raise DPError(OUT_OF_RANGE, f"levels must be an integer from 1 to {MAX_LEVELS}", "A ladder has few levels.")
+        return Decimal(levels.numerator)
     if name != "delta":
         return round_up(checked_epsilon(value, name))
     delta = rational(value, name)

@@ -1,15 +1,29 @@
-"""The core of grouped counts: every declared key gets a cell, empty ones too, and every cell gets noise."""
+"""The core of a block: every declared group gets a cell, empty ones too, and every cell gets noise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Protocol
 
-from pg_epsilon.mechanisms import count
-from pg_epsilon.mechanisms.count import CountNoise
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.noise import NoiseSource
 
 Group = tuple[str | None, ...]
+
+
+class Measure(Protocol):
+    """A released vector: `width` exact integers a cell in, some released integers a cell out."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def released(self) -> int: ...
+
+    def charge(self) -> Charge: ...
+
+    def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> Sequence[Sequence[int]]: ...
 
 
 def groups(domains: Sequence[Sequence[str | None]]) -> list[Group]:
@@ -20,18 +34,24 @@ def groups(domains: Sequence[Sequence[str | None]]) -> list[Group]:
 def core(
     statistics: Mapping[Group, Sequence[int]],
     domains: Sequence[Sequence[str | None]],
-    how: Sequence[CountNoise],
+    measures: Sequence[Measure],
     noise: NoiseSource,
-) -> list[tuple[Group, list[int]]]:
-    """Noisy counts per group and aggregate.
+) -> list[list[int]]:
+    """The released integers of every group, in the order of `groups`: those of each measure, side by side.
 
-    statistics: group → exact counts, one per aggregate; groups without rows may be absent. how: per aggregate, the
-    sensitivity of its vector over all groups and its share of the budget. An ungrouped block is the one group ().
-    Guarantee: the sum of the aggregates' charges, for one unit with all it owns (composition.md §2.4 decides the
+    statistics: group → exact integers, each measure's `width` of them; groups without rows may be absent. measures:
+    their sensitivities over all groups and shares of the budget. An ungrouped block is the one group ().
+    Guarantee: the sum of the measures' charges, for one unit with all it owns (composition.md §2.4 decides the
     sensitivities: groups are disjoint for row units only). Source: composition.md §2, §3.8.
     """
     wanted = groups(domains)
-    empty = [0] * len(how)
+    empty = [0] * sum(measure.width for measure in measures)
     exact = [statistics.get(group, empty) for group in wanted]
-    columns = [count.core([row[i] for row in exact], each, noise, f"a{i + 1}") for i, each in enumerate(how)]
-    return [(group, [column[j] for column in columns]) for j, group in enumerate(wanted)]
+    released: list[list[int]] = [[] for _ in wanted]
+    start = 0
+    for i, measure in enumerate(measures, 1):
+        cells = [cell[start : start + measure.width] for cell in exact]
+        for cell, values in zip(released, measure.release(cells, noise, f"a{i}"), strict=True):
+            cell.extend(values)
+        start += measure.width
+    return released

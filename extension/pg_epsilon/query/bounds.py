@@ -331,7 +331,8 @@ def _cast(node: Any, column_of: ColumnOf) -> Range:
     """A cast to an integer rounds; one to numeric(p,s) rounds to s digits; others keep the value."""
     inner = range_of(node.arg, column_of)
     name = node.typeName.names[-1].sval
-    typmods = [mod.val.ival or 0 for mod in node.typeName.typmods or () if isinstance(mod, ast.A_Const)]
+    given = [mod for mod in node.typeName.typmods or () if isinstance(mod, ast.A_Const)]
+    typmods = [getattr(mod.val, "ival", None) or 0 for mod in given]
     if name in _INTEGERS:
         return _rounded(inner, 0)
     if name == "numeric" and typmods:
@@ -348,7 +349,8 @@ def _rounded(one: Range, digits: int) -> Range:
 
 
 def _function(node: Any, column_of: ColumnOf) -> Range:
-    name, args = node.funcname[-1].sval, node.args or ()
+    name = node.funcname[-1].sval
+    args: tuple[Any, ...] = tuple(node.args or ())
     if name in ("round", "trunc") and len(args) == 2:
         places = range_of(args[1], column_of)
         if places.low is None or places.low != places.high or abs(places.low) > 100:

@@ -1,96 +1,283 @@
 """`Request` → the one statement that reduces rows to a few exact integers (rule R6, composition.md §2).
 
-Every statement scans the relation once. Columns of the result: the keys' texts k1.. (grouped requests), then one exact
-count a1.. per aggregate. With user units, rows whose unit is NULL or dangling count nowhere (§1.3), and a cap on rows
-per unit keeps, of each unit, a function of that unit's own rows (§2.3).
+Every statement scans the relation once. Columns of the result: the keys' texts k1.. (grouped requests), then the exact
+integers a1.. of the statistics in order, and, where histograms are asked for, h (which of them the row belongs to: 0
+for the integers) and x (the point). With user units, rows whose unit is NULL or dangling count nowhere (§1.3), and a
+cap on rows per unit keeps, of each unit, a function of that unit's own rows (§2.3).
 """
 
 from __future__ import annotations
 
-from pg_epsilon.query.aggregates import COLUMN, UNITS, Aggregate
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from pg_epsilon.query.aggregates import ROWS, UNITS
 from pg_epsilon.query.request import Request
 
-
-def statement(request: Request) -> str:
-    """The statistics statement of a request: total operators over declared columns only, one scan."""
-    if not request.source.has_user_units:
-        return _row_statement(request)
-    return _grouped_user_statement(request) if request.keys else _user_statement(request)
+SUM, HISTOGRAM = "sum", "histogram"
 
 
-def needs_row_cap(request: Request) -> bool:
+@dataclass(frozen=True)
+class Statistic:
+    """What one measure reads: a number of units or rows, a sum of lattice integers, or a histogram of points.
+
+    of: UNITS, ROWS, SUM or HISTOGRAM. value: SQL of a row's integer, NULL contributes nothing. condition: boolean SQL,
+    only such rows. clamp: with user units, the interval that one unit's total is clamped to, instead of a cap on its
+    rows. levels: thresholds of the positive side, then of the negative one (a ladder); drop: a contribution above a
+    threshold is left out instead of cut.
+    """
+
+    of: str
+    value: str | None = None
+    condition: str | None = None
+    clamp: tuple[int, int] | None = None
+    levels: tuple[tuple[int, ...], ...] = ()
+    drop: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many integers of a cell it is."""
+        return sum(map(len, self.levels)) or 1
+
+    @property
+    def by_rows(self) -> bool:
+        """With user units: whether rows, not totals of units, must be capped."""
+        return self.of != UNITS and self.clamp is None and not self.levels
+
+
+def needs_row_cap(request: Request, statistics: Sequence[Statistic]) -> bool:
     """Whether rows beyond max_rows_per_unit must be dropped: rows count, or a unit may stand in too many groups."""
-    if not request.source.has_user_units or request.source.kappa is None:
+    kappa = request.source.kappa
+    if not request.source.has_user_units or kappa is None:
         return False
-    rows_counted = any(a.of != UNITS for a in request.aggregates)
-    return rows_counted or request.source.kappa < request.cells
+    return any(s.by_rows for s in statistics) or (any(s.of == UNITS for s in statistics) and kappa < request.cells)
 
 
-def _row_statement(request: Request) -> str:
-    keys = [f"{key.sql} AS k{i}" for i, key in enumerate(request.keys, 1)]
-    counts = [f"{_count(a.argument, a.filter)} AS a{i}" for i, a in enumerate(request.aggregates, 1)]
-    inner = f"SELECT {', '.join(keys + counts)} FROM {request.source.sql}{request.source.where}"
-    if not keys:
+def statement(request: Request, statistics: Sequence[Statistic]) -> str:
+    """The statistics statement of a request: total operators over declared columns only, one scan."""
+    if any(s.of == HISTOGRAM for s in statistics):
+        return _with_histograms(request, statistics)
+    if not request.source.has_user_units:
+        return _row_statement(request, statistics)
+    return _user_statement(request, statistics)
+
+
+def _row_statement(request: Request, statistics: Sequence[Statistic]) -> str:
+    source, names = request.source, _names(request)
+    keys = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
+    if any(s.levels for s in statistics):
+        columns = [*keys, *(f"{_contribution(s)} AS v{i}" for i, s in enumerate(statistics, 1))]
+        rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where} OFFSET 0) AS q"
+        outer = [*names, *_numbered(_over_contributions(f"v{i}", s) for i, s in enumerate(statistics, 1))]
+    else:
+        rows = f"{source.sql}{source.where}"
+        outer = [*keys, *_numbered([_of_rows(s)] for s in statistics)]
+    inner = f"SELECT {', '.join(outer)} FROM {rows}"
+    if not names:
         return inner
-    grouped = f"{inner} GROUP BY {', '.join(str(i) for i in range(1, len(keys) + 1))}"
+    grouped = f"{inner} GROUP BY {', '.join(str(i) for i in range(1, len(names) + 1))}"
     return f"SELECT * FROM ({grouped}) AS g WHERE {_in_domain(request, 'g')}"
 
 
-def _user_statement(request: Request) -> str:
-    """Ungrouped, user units: per unit first, then over units; keeping κ of a unit's matching rows is least(n, κ)."""
-    source = request.source
-    simple = all(a.of == UNITS and a.filter is None for a in request.aggregates)
-    inner = [f"{source.unit} AS u"]
-    outer = []
-    for i, a in enumerate(request.aggregates, 1):
-        if simple:
-            outer.append(f"count(*) AS a{i}")
-        elif a.of == UNITS:
-            inner.append(f"bool_or({a.filter or 'true'}) AS b{i}")
-            outer.append(f"count(*) FILTER (WHERE b{i}) AS a{i}")
+def _contribution(statistic: Statistic) -> str:
+    """A row's integer: NULL where it does not count."""
+    value = "1" if statistic.of == ROWS and statistic.value is None else statistic.value or "1"
+    if statistic.of == ROWS and statistic.value is not None:
+        value = f"CASE WHEN {statistic.value} IS NOT NULL THEN 1 END"
+    if statistic.condition:
+        value = f"CASE WHEN {statistic.condition} THEN {value} END"
+    return f"coalesce({value}, 0)" if statistic.levels else value  # LEAST ignores NULLs
+
+
+def _over_contributions(column: str, statistic: Statistic) -> list[str]:
+    """The integers of one statistic, from one contribution a row (or a unit)."""
+    if not statistic.levels:
+        return [_sum(column, statistic)]
+    found = []
+    for sign, levels in zip(("", "-"), statistic.levels, strict=False):
+        part = f"{sign}{column}"
+        for level in levels:
+            if statistic.drop:
+                found.append(f"coalesce(sum({part}) FILTER (WHERE {part} BETWEEN 0 AND {level}), 0)")
+            elif len(statistic.levels) == 1:
+                found.append(f"coalesce(sum(LEAST({part}, {level})), 0)")
+            else:
+                found.append(f"coalesce(sum(LEAST({part}, {level})) FILTER (WHERE {part} > 0), 0)")
+    return found
+
+
+def _sum(column: str, statistic: Statistic) -> str:
+    return f"coalesce(sum({column}), 0){'::bigint' if statistic.of == ROWS else ''}"
+
+
+def _of_rows(statistic: Statistic) -> str:
+    condition = f" FILTER (WHERE {statistic.condition})" if statistic.condition else ""
+    if statistic.of == ROWS:
+        return f"count({statistic.value or '*'}){condition}"
+    return f"coalesce(sum({statistic.value}){condition}, 0)"
+
+
+def _user_statement(request: Request, statistics: Sequence[Statistic]) -> str:
+    """User units: rows (capped per unit, if they must be) → per key and unit → per key."""
+    names = _names(request)
+    if not names and not needs_row_cap(request, statistics):
+        return _ungrouped(request, statistics)
+    inner, outer = [*names, "u"], list(names)
+    number = 1
+    for i, s in enumerate(statistics, 1):
+        if s.of == UNITS:
+            inner.append(f"bool_or(f{i}) AS b{i}")
+            outer.append(f"count(*) FILTER (WHERE b{i}) AS a{number}")
         else:
-            inner.append(f"least({_count(a.argument, a.filter)}, {source.kappa}) AS n{i}")
-            outer.append(f"coalesce(sum(n{i}), 0)::bigint AS a{i}")
+            total = f"count(*) FILTER (WHERE f{i})" if s.of == ROWS else f"sum(v{i}) FILTER (WHERE f{i})"
+            inner += [f"{total} AS n{i}"] if s.by_rows else _unit_totals(i, s, total)
+            columns = _over_units(i, s)
+            outer += [f"{sql} AS a{number + j}" for j, sql in enumerate(columns)]
+        number += s.width
+    positions = ", ".join(str(i) for i in range(1, len(names) + 2))
+    per_unit = f"SELECT {', '.join(inner)} FROM {_capped(request, statistics)} GROUP BY {positions}"
+    return f"SELECT {', '.join(outer)} FROM ({per_unit}) AS s{_group_by(names)}"
+
+
+def _ungrouped(request: Request, statistics: Sequence[Statistic]) -> str:
+    """Ungrouped: per unit first, then over units; keeping κ of a unit's matching rows is least(n, κ)."""
+    source = request.source
+    simple = all(s.of == UNITS and s.condition is None for s in statistics)
+    inner, outer, number = [f"{source.unit} AS u"], [], 1
+    for i, s in enumerate(statistics, 1):
+        if simple:
+            columns = ["count(*)"]
+        elif s.of == UNITS:
+            inner.append(f"bool_or({s.condition or 'true'}) AS b{i}")
+            columns = [f"count(*) FILTER (WHERE b{i})"]
+        else:
+            inner += _unit_totals(i, s, _of_rows(s))
+            columns = _over_units(i, s)
+        outer += [f"{sql} AS a{number + j}" for j, sql in enumerate(columns)]
+        number += s.width
     per_unit = f"SELECT {', '.join(inner)} FROM {source.sql}{source.where} GROUP BY 1"
     return f"SELECT {', '.join(outer)} FROM ({per_unit}) AS s"
 
 
-def _grouped_user_statement(request: Request) -> str:
-    """Grouped, user units: rows (capped per unit, if they must be) → per key and unit → per key."""
-    source, n = request.source, len(request.keys)
-    names = [f"k{i}" for i in range(1, n + 1)]
+def _unit_totals(i: int, statistic: Statistic, total: str) -> list[str]:
+    """One unit's total, clamped as declared; of a ladder with two sides, its positive and its negative part."""
+    if len(statistic.levels) == 2:
+        condition = f" AND ({statistic.condition})" if statistic.condition else ""
+        value, found = statistic.value or "1", []
+        for sign, letter, levels in zip(("", "-"), ("p", "m"), statistic.levels, strict=True):
+            part = f"sum({sign}{value}) FILTER (WHERE {sign}{value} > 0{condition})"
+            found.append(f"LEAST(coalesce({part}, 0), {levels[-1] + 1})::pg_catalog.int8 AS {letter}{i}")
+        return found
+    if statistic.levels:
+        # a total beyond the last threshold is told from one at it by 1, which is all that either truncation needs
+        return [f"LEAST(coalesce({total}, 0), {statistic.levels[0][-1] + 1})::pg_catalog.int8 AS n{i}"]
+    low, high = statistic.clamp or (0, 0)
+    if statistic.of == ROWS:
+        return [f"LEAST({total}, {high}) AS n{i}"]
+    return [f"LEAST(GREATEST(coalesce({total}, 0), {low}), {high})::pg_catalog.int8 AS n{i}"]
+
+
+def _over_units(i: int, statistic: Statistic) -> list[str]:
+    if len(statistic.levels) == 2:
+        sides = zip(("p", "m"), statistic.levels, strict=True)
+        return [
+            sql
+            for letter, levels in sides
+            for sql in _over_contributions(f"{letter}{i}", Statistic(SUM, levels=(levels,), drop=statistic.drop))
+        ]
+    return _over_contributions(f"n{i}", statistic)
+
+
+def _capped(request: Request, statistics: Sequence[Statistic]) -> str:
+    """The rows of user units: keys, unit, flags f1.. and integers v1.., none beyond the cap where rows are capped."""
+    source, names = request.source, _names(request)
     columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)] + [f"{source.unit} AS u"]
-    columns += [f"{_flag(a)} AS f{i}" for i, a in enumerate(request.aggregates, 1)]
-    capped = needs_row_cap(request)
+    for i, s in enumerate(statistics, 1):
+        columns.append(f"{_flag(s)} AS f{i}")
+        if s.of in (SUM, HISTOGRAM):
+            columns.append(f"{s.value} AS v{i}")
+    capped = needs_row_cap(request, statistics)
     columns += [f"{source.order} AS o"] if capped else []
-    rows = f"SELECT {', '.join(columns)} FROM {source.sql}{source.where}"
-    rows = f"({rows}) AS q WHERE {_in_domain(request, 'q')}"
-    if capped:
-        ranked = f"SELECT q.*, row_number() OVER (PARTITION BY u ORDER BY o) AS rn FROM {rows}"
-        rows = f"({ranked}) AS p WHERE rn <= {source.kappa}"
-    positions = ", ".join(str(i) for i in range(1, n + 2))
-    inner = [*names, "u"]
+    inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+    rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
+    if not capped:
+        return rows
+    ranked = f"SELECT q.*, row_number() OVER (PARTITION BY u ORDER BY o) AS rn FROM {rows}"
+    return f"({ranked}) AS p WHERE rn <= {source.kappa}"
+
+
+def _with_histograms(request: Request, statistics: Sequence[Statistic]) -> str:
+    """One scan for integers and histograms: a grouping set of the keys, and one of keys and points for each."""
+    source, names = request.source, _names(request)
+    points = [i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM]
+    if source.has_user_units:
+        rows = _capped(request, statistics)
+    else:
+        columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
+        for i, s in enumerate(statistics, 1):
+            columns.append(f"{_flag(s)} AS f{i}")
+            columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
+        inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+        rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
     outer = list(names)
-    for i, a in enumerate(request.aggregates, 1):
-        if a.of == UNITS:
-            inner.append(f"bool_or(f{i}) AS b{i}")
-            outer.append(f"count(*) FILTER (WHERE b{i}) AS a{i}")
+    for number, (i, s) in enumerate(enumerate(statistics, 1), 1):
+        if s.of == UNITS:
+            sql = f"count(DISTINCT u) FILTER (WHERE f{i})"
+        elif s.of == SUM:
+            sql = f"coalesce(sum(v{i}) FILTER (WHERE f{i}), 0)"
         else:
-            inner.append(f"count(*) FILTER (WHERE f{i}) AS n{i}")
-            outer.append(f"sum(n{i})::bigint AS a{i}")
-    per_unit = f"SELECT {', '.join(inner)} FROM {rows} GROUP BY {positions}"
-    return f"SELECT {', '.join(outer)} FROM ({per_unit}) AS s GROUP BY {', '.join(names)}"
+            sql = f"count(*) FILTER (WHERE f{i})"
+        outer.append(f"{sql} AS a{number}")
+    arms = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN {i}" for i in points)
+    values = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN v{i}" for i in points)
+    outer += [f"CASE {arms} ELSE 0 END AS h", f"CASE {values} END AS x"]
+    sets = ", ".join([f"({', '.join(names)})", *(f"({', '.join([*names, f'v{i}'])})" for i in points)])
+    # OFFSET 0: PostgreSQL before 18 takes equal expressions of a flattened sub-query for one grouping column
+    return f"SELECT {', '.join(outer)} FROM (SELECT * FROM {rows} OFFSET 0) AS z GROUP BY GROUPING SETS ({sets})"
 
 
-def _count(argument: str | None, condition: str | None) -> str:
-    return f"count({argument or '*'})" + (f" FILTER (WHERE {condition})" if condition else "")
-
-
-def _flag(aggregate: Aggregate) -> str:
-    parts = [f"({aggregate.filter})"] if aggregate.filter else []
-    if aggregate.of == COLUMN:
-        parts.append(f"({aggregate.argument}) IS NOT NULL")
+def _flag(statistic: Statistic) -> str:
+    parts = [f"({statistic.condition})"] if statistic.condition else []
+    if statistic.of in (ROWS, HISTOGRAM) and statistic.value is not None:
+        parts.append(f"({statistic.value}) IS NOT NULL")
     return f"coalesce({' AND '.join(parts)}, false)" if parts else "true"
+
+
+def _numbered(columns: Iterable[Sequence[str]]) -> list[str]:
+    """Every integer of every statistic, named a1, a2, …"""
+    return [f"{sql} AS a{i}" for i, sql in enumerate(chain.from_iterable(columns), 1)]
+
+
+def collect(
+    rows: Iterable[Mapping[str, Any]], keys: int, statistics: Sequence[Statistic]
+) -> dict[tuple[str | None, ...], list[Any]]:
+    """The statement's rows → group → its integers in order; a histogram is one entry, a list of (point, rows)."""
+    starts = [sum(s.width for s in statistics[:i]) for i in range(len(statistics))]
+    points = {i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM}
+    width = sum(s.width for s in statistics)
+    found: dict[tuple[str | None, ...], list[Any]] = {}
+    for row in rows:
+        group = tuple(row[f"k{i}"] for i in range(1, keys + 1))
+        if group not in found:
+            found[group] = [[] if i + 1 in points else 0 for i in range(width)] if points else []
+        which = row["h"] if points else 0
+        if which == 0:
+            integers = [int(row[f"a{i}"]) for i in range(1, width + 1)]
+            before = found[group] or integers
+            found[group] = [before[i] if i + 1 in points else integers[i] for i in range(width)]
+        elif row["x"] is not None and row[f"a{which}"]:
+            found[group][starts[which - 1]].append((int(row["x"]), int(row[f"a{which}"])))
+    return found
+
+
+def _names(request: Request) -> list[str]:
+    return [f"k{i}" for i in range(1, len(request.keys) + 1)]
+
+
+def _group_by(names: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(names)}" if names else ""
 
 
 def _in_domain(request: Request, alias: str) -> str:
