@@ -19,8 +19,9 @@ import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, start_proxy
 from pg_epsilon_proxy.config import Config, Limits, Private
+from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.rewriting import Refusal
-from pg_epsilon_proxy.upstream import UpstreamPool
+from pg_epsilon_proxy.upstream import KEEP_SECONDS, MAX_BACKOFF, Backoff, UpstreamPool
 from pg_epsilon_proxy.wire import startup
 
 FUNCTIONS = """
@@ -186,6 +187,99 @@ async def test_a_standing_analyst_is_not_believed(private: Config, bare_facade: 
                 await UpstreamPool(private).open()
         finally:
             connection.execute("ALTER ROLE dp_gateway RESET dp.analyst")
+
+
+WARMED = """CREATE TABLE warmed (pid int);
+CREATE FUNCTION dp.warm() RETURNS boolean LANGUAGE sql SECURITY DEFINER AS $$
+  INSERT INTO public.warmed VALUES (pg_backend_pid()) RETURNING true $$"""
+
+
+@pytest.fixture
+def warmed(bare_facade: BareFacade) -> Iterator[Callable[[], list[int]]]:
+    """The backends in which the engine was loaded, in order."""
+    with bare_facade.superuser() as connection:
+        connection.execute(WARMED)
+        try:
+            yield lambda: [row[0] for row in connection.execute("SELECT pid FROM warmed").fetchall()]
+        finally:
+            connection.execute("DROP FUNCTION dp.warm(); DROP TABLE warmed")
+
+
+async def test_the_engine_is_loaded_before_anybody_asks(private: Config, warmed: Callable[[], list[int]]) -> None:
+    """In as many connections as wanted, once each; the first calls run on those."""
+    pool = UpstreamPool(private)
+    await pool.open()
+    loaded = warmed()
+    assert len(set(loaded)) == len(loaded) == 2
+    alice = pool.as_analyst("alice")
+    answers = await asyncio.gather(*(alice.query({"sleep": 0.1}) for _ in range(2)))
+    assert {answer["pid"] for answer in answers} == set(loaded)
+    await pool.warm()
+    assert warmed() == loaded
+    await pool.close()
+
+
+async def test_a_retired_connection_is_replaced_by_a_warm_one(private: Config, warmed: Callable[[], list[int]]) -> None:
+    metrics = Metrics()
+    pool = UpstreamPool(private, metrics)
+    await pool.open()
+    with pytest.raises(Refusal):
+        await pool.as_analyst("alice").query({"sleep": 20}, timeout=0.2)
+    assert metrics.get("pg_epsilon_pool_retired_total") == 1
+    await asyncio.sleep(KEEP_SECONDS + 0.5)
+    assert len(set(warmed())) == 3, "the keeper has warmed a new backend without a call"
+    pool.count()
+    states = {state: metrics.get("pg_epsilon_pool_connections", state) for state in ("idle", "busy", "retiring")}
+    assert states == {"idle": 2, "busy": 0, "retiring": 0}
+    await pool.close()
+
+
+async def test_a_channel_in_trouble_is_no_reason_not_to_start(
+    private: Config, bare_facade: BareFacade, warmed: Callable[[], list[int]]
+) -> None:
+    with bare_facade.superuser() as connection:
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION dp.warm() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
+            " RAISE EXCEPTION USING ERRCODE = 'DP006', MESSAGE = 'no channel'; END $$"
+        )
+    pool = UpstreamPool(private)
+    await pool.open()
+    assert (await pool.as_analyst("alice").query({}))["who"] == "alice"
+    await pool.close()
+
+
+def test_attempts_to_connect_become_rarer() -> None:
+    now = 0.0
+    backoff = Backoff(lambda: now)
+    waits = []
+    for _ in range(10):
+        backoff.tried(False)
+        waits.append(backoff.wait)
+        now += backoff.wait
+    assert 0.1 <= waits[0] < 0.13 and waits[1] == pytest.approx(2 * waits[0])
+    assert waits == sorted(waits) and MAX_BACKOFF <= waits[-1] == waits[-2] < MAX_BACKOFF * 1.25
+    backoff.tried(True)
+    assert backoff.wait == 0
+
+
+async def test_a_database_that_is_away_is_not_hammered(private: Config, bare_facade: BareFacade) -> None:
+    """200 calls while it refuses connections: a few attempts; once it is back, calls are answered without a restart."""
+    metrics = Metrics()
+    pool = UpstreamPool(private, metrics)
+    await pool.open()
+    alice = pool.as_analyst("alice")
+    with bare_facade.superuser() as connection:
+        connection.execute("ALTER ROLE dp_gateway NOLOGIN")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_gateway'")
+        codes = await asyncio.gather(*(_code(alice.query({})) for _ in range(200)))
+        assert codes == ["DP006"] * 200
+        assert metrics.get("pg_epsilon_pool_connects_total", "no") <= 40
+        connection.execute("ALTER ROLE dp_gateway LOGIN")
+    for _ in range(20):
+        if await _code(alice.query({})) is None:
+            break
+    assert await _code(alice.query({})) is None
+    await pool.close()
 
 
 @pytest.fixture(scope="module")
