@@ -35,6 +35,7 @@ class Classes:
 
     def find(self, node: Node) -> Node:
         """The representative of a column's class."""
+        node = self.row(node[0]), node[1]
         while (parent := self._parent.setdefault(node, node)) != node:
             node = parent
         return node
@@ -73,13 +74,12 @@ class Classes:
     def _merge(self, one: Instance, other: Instance) -> None:
         first, second = self.row(one.alias), self.row(other.alias)
         group = [i.alias for i in self.instances if self.row(i.alias) in (first, second)]
-        for alias in group:
-            self._same[alias] = group[0]
         columns = {column for alias, column in list(self._parent) if alias in group}
         columns |= {column for instance in (one, other) for key in instance.unique for column in key}
         for column in columns:
             for alias in group[1:]:
                 self.union((group[0], column), (alias, column))
+        self._same.update(dict.fromkeys(group, group[0]))  # from now on one row: columns not seen yet are equal too
 
     def determined(self, seeds: Iterable[str]) -> set[str]:
         """The occurrences of which there is at most one row for given rows of `seeds`: by a unique key all of whose
