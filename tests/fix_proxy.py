@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -274,20 +274,22 @@ class NoUpstream:
         raise AssertionError
 
 
-def facade_config(cluster: BareFacade, **listen: Any) -> Config:
+def facade_config(cluster: BareFacade, limits: Mapping[str, Any] | None = None, **listen: Any) -> Config:
     return Config(
         listen=replace(Listen(port=0), **listen),
         facade=Facade(port=cluster.port, dbname="facade", names=("shop",)),
-        limits=Limits(login_timeout=5, max_message=1 << 20, max_sessions=40),
+        limits=replace(Limits(login_timeout=5, max_message=1 << 20, max_sessions=40), **(limits or {})),
     )
 
 
-def start_proxy(cluster: BareFacade, private: FakePrivate, **listen: Any) -> ThreadedProxy:
+def start_proxy(
+    cluster: BareFacade, private: FakePrivate, limits: Mapping[str, Any] | None = None, **listen: Any
+) -> ThreadedProxy:
     async def verifier(role: str) -> str | None:
         return await asyncio.to_thread(cluster.verifier, role)
 
     directory = Directory(verifier, lambda analyst: NoUpstream())
-    return ThreadedProxy(facade_config(cluster, **listen), directory, FakeSource(private))
+    return ThreadedProxy(facade_config(cluster, limits, **listen), directory, FakeSource(private))
 
 
 @pytest.fixture(scope="session")

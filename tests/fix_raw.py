@@ -19,23 +19,67 @@ def keys_of(password: str, verifier: str) -> scram.Keys:
     return scram.Keys(client, hashlib.sha256(client).digest(), hmac.digest(salted, b"Server Key", "sha256"))
 
 
+class Refused(Exception):
+    """The login; fields of the error, none if the connection was just closed."""
+
+    def __init__(self, fields: dict[str, bytes]) -> None:
+        super().__init__(fields)
+        self.code = fields.get("C", b"").decode()
+        self.text = fields.get("M", b"").decode()
+
+
+def packet(parameters: dict[str, str], minor: int = 0) -> bytes:
+    raw = startup.startup_packet(parameters)
+    return raw[:4] + (3 << 16 | minor).to_bytes(4, "big") + raw[8:]
+
+
+def sasl_first(data: bytes, mechanism: bytes = b"SCRAM-SHA-256") -> bytes:
+    return messages.message(b"p", mechanism + b"\0" + len(data).to_bytes(4, "big") + data)
+
+
 class RawClient:
     """Sends and receives whole messages, over the proxy or directly, so that the two can be compared."""
 
-    def __init__(self, port: int, keys: scram.Keys, **parameters: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+    def __init__(
+        self, port: int, keys: scram.Keys, *, minor: int = 0, source: str = "127.0.0.1", **parameters: str
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0))
         self.buffer = b""
-        self.socket.sendall(startup.startup_packet({"user": "alice", "database": "facade", **parameters}))
+        try:
+            self._log_in(keys, packet({"user": "alice", "database": "facade", **parameters}, minor))
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def _log_in(self, keys: scram.Keys, first_packet: bytes) -> None:
+        """greeting: what the server said from the proof on. Raises Refused."""
+        self.socket.sendall(first_packet)
         client = scram.ScramClient(keys)
-        assert self.receive()[:9] == b"R" + self.last[1:5] + (10).to_bytes(4, "big")
-        first = client.first()
-        body = b"SCRAM-SHA-256\0" + len(first).to_bytes(4, "big") + first
-        self.socket.sendall(messages.message(b"p", body))
-        self.socket.sendall(messages.message(b"p", client.final(self.receive()[9:])))
-        client.check(self.receive()[9:])
-        self.until(b"Z")
+        self.negotiated = self._expect(b"v", b"R")
+        if self.negotiated[:1] == b"v":
+            self._expect(b"R")
+        self.offered = self.last[9:]
+        self.socket.sendall(sasl_first(client.first()))
+        self.socket.sendall(messages.message(b"p", client.final(self._expect(b"R")[9:])))
+        client.check(self._expect(b"R")[9:])
+        self.greeting = self.until(b"ZE")
+        if self.last[:1] == b"E":
+            raise Refused(messages.read_fields(self.last))
+
+    def _expect(self, *kinds: bytes) -> bytes:
+        if self.receive()[:1] not in kinds:
+            raise Refused(messages.read_fields(self.last) if self.last[:1] == b"E" else {})
+        return self.last
 
     last = b""
+    negotiated = b""
+    offered = b""
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """pid and cancel key."""
+        raw = next(raw for raw in self.greeting if raw[:1] == b"K")
+        return int.from_bytes(raw[5:9], "big"), raw[9:]
 
     def receive(self) -> bytes:
         """One message; empty at the end of the stream."""

@@ -214,7 +214,7 @@ class Run:
     def _crashes(self) -> list[str]:
         """What PostgreSQL says of itself: its end would be ours too."""
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
-        return [line[:300] for line in lines if "PANIC" in line or "was terminated" in line or "shut" in line][-5:]
+        return [line[:300] for line in lines if "PANIC" in line or "was terminated" in line or "was running" in line][-6:]
 
     async def _batch(self) -> None:
         """Until every connection of it is closed: so the count that follows is of whole streams."""

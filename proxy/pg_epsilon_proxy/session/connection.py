@@ -14,6 +14,7 @@ from pg_epsilon_proxy.session.pending import (
     expect_execute,
     expect_sync,
 )
+from pg_epsilon_proxy.session.portals import NO_PORTAL, missing
 from pg_epsilon_proxy.session.refusals import raise_statement
 from pg_epsilon_proxy.session.rewriting import Refusal
 from pg_epsilon_proxy.wire import messages
@@ -167,6 +168,8 @@ class Session:
             kind, name = messages.read_target(raw)
         except WireError:
             return self._link.send(raw, expect_describe())
+        if kind == ord("P") and await self.operations.no_portal(name):
+            return self._link.send(messages.describe(b"P", NO_PORTAL), expect_describe(missing))
         return self._link.send(raw, expect_describe(self.operations.describe_sink(kind, name)))
 
     async def _close(self, raw: bytes) -> None:
@@ -182,9 +185,12 @@ class Session:
         return self._link.send(raw, expect_close(None, settled))
 
     async def _execute(self, raw: bytes) -> None:
-        self._link.send(raw, expect_execute())
+        if raw[5:6] == b"\0" and await self.operations.no_portal(b""):
+            return self._link.send(messages.message(b"E", NO_PORTAL + raw[5:]), expect_execute(missing))
+        return self._link.send(raw, expect_execute())
 
     async def _sync(self, raw: bytes) -> None:
+        self.operations.unnamed.sent(ord("S"))
         self._link.send(raw, expect_sync())
 
     async def _flush(self, raw: bytes) -> None:

@@ -17,6 +17,7 @@ from pg_epsilon_proxy.session.pending import (
     expect_query,
     expect_sync,
 )
+from pg_epsilon_proxy.session.portals import UnnamedPortal
 from pg_epsilon_proxy.session.prepared import by_sql_only, holds_documents, without_documents, wrong_count
 from pg_epsilon_proxy.session.refusals import nonce_statement, placed, raise_statement
 from pg_epsilon_proxy.session.rewriting import (
@@ -44,6 +45,7 @@ class Operations:
         self._link = context.link
         self.io = BrainIO(context)
         self.statements = Statements()
+        self.unnamed = UnnamedPortal()
         self.busy = False
         self.begun = False  # a Bind or Execute of the client's was sent after its last Sync
         self._running: asyncio.Task[Any] | None = None
@@ -320,19 +322,33 @@ class Operations:
         return sql if self._context.rewriter().mentions(sql) else None
 
     def _forward_query(self, raw: bytes) -> None:
-        self._link.send(raw, expect_query(None, self._unnamed_dropped))
+        self._send_query(raw, None)
 
-    def _send_query(self, data: bytes, sink: Sink) -> None:
+    def _send_query(self, data: bytes, sink: Sink | None) -> None:
+        self.unnamed.sent(ord("Q"))
         self._link.send(data, expect_query(sink, self._unnamed_dropped))
 
     def _unnamed_dropped(self, ok: bool) -> None:
         self.statements.by_name.pop(b"", None)
+        self.unnamed.settled(False)
+
+    async def no_portal(self, portal: bytes) -> bool:
+        """True: the facade must not be asked for this portal (portals.py)."""
+        if portal or self.unnamed.sure or (self.unnamed.bound and self._link.pending.settled):
+            return False
+        return await self._link.drain() and not self.unnamed.bound
 
     def _forward_parse(self, raw: bytes, name: bytes) -> None:
         self._link.send(raw, expect_parse(None, lambda ok: self.statements.parsed(name, None, ok)))
 
     def _forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
-        self._link.send(data, expect_bind(None, lambda ok: self.statements.bound(portal, statement, ok)))
+        def settled(ok: bool) -> None:
+            self.statements.bound(portal, statement, ok)
+            if ok and not portal:
+                self.unnamed.settled(True)
+
+        self.unnamed.sent(ord("B"), portal)
+        self._link.send(data, expect_bind(None, settled))
 
     def _refuse_now(self, refusal: Refusal, name: bytes) -> None:
         """An error in the place of a Parse or Bind: the facade then skips to the client's own Sync."""
