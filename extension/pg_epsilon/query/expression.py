@@ -17,7 +17,7 @@ from pg_epsilon.query.arrays import array_elements
 from pg_epsilon.query.casts import compile_cast
 from pg_epsilon.query.compare import COMPARISONS, boolean, columns_of, combine, is_zero, settle
 from pg_epsilon.query.context import MAX_SQL, READ, Context
-from pg_epsilon.query.functions import FUNCTIONS
+from pg_epsilon.query.functions import FUNCTIONS, text_argument
 from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, untyped
 from pg_epsilon.query.names import column_sql, resolve
 from pg_epsilon.query.parse import ast, enums
@@ -239,7 +239,17 @@ def _operator(ctx: Context, node: Any) -> Term:
         return compare.compare(ctx, node, name, ctx.compile(node.lexpr), ctx.compile(node.rexpr))
     if name in OPERATORS:
         return arithmetic(ctx, node, name, ctx.compile(node.lexpr), ctx.compile(node.rexpr))
+    if name == "||":
+        return _joined(ctx, node)
     raise ctx.refuse(node, f"operator {name} is not supported", "Use comparisons, LIKE and + - * / %.")
+
+
+def _joined(ctx: Context, node: Any) -> Term:
+    """`'a' || 'b'`: texts of constants only (ORMs write LIKE $1 || '%'); PostgreSQL folds it."""
+    left, right = (text_argument(ctx, side, ctx.compile(side)) for side in (node.lexpr, node.rexpr))
+    if not (left.literal and right.literal):
+        raise ctx.refuse(node, "|| joins constants only", "Join the released values outside, or compare the columns.")
+    return Term(f"({left.sql} || {right.sql})", TEXT)
 
 
 def _nullif(ctx: Context, node: Any) -> Term:

@@ -121,6 +121,8 @@ class SqlRewriter:
             return await self._prepare(item, io)
         if item.treatment == "copy":
             return await self._copy(item, io)
+        if isinstance(item.node, ast.CreateTableAsStmt) and item.node.into and item.node.into.skipData:
+            return None  # WITH NO DATA reads nothing
         described = await _described(item, param_oids, io)
         if described.param_oids and not extended:
             # "there is no parameter $1": PostgreSQL's own answer to a simple Query.
@@ -163,7 +165,12 @@ class SqlRewriter:
             )
 
     async def _copy(self, item: Statement, io: SessionIO) -> Unit | None:
-        """COPY is analysed when it runs, so its query is described by itself; no parameter reaches it."""
+        """COPY is analysed when it runs, so its query is described by itself; no parameter reaches it.
+
+        To a file or a program of the server is PostgreSQL's to refuse, before anything is charged.
+        """
+        if item.node.filename is not None or item.node.is_program:
+            return None
         described = Described((), None)
         if item.node.query is not None:
             described = await _described(item, (), io, item.node.query)

@@ -107,7 +107,8 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
     kind = "json" if form == "json" else "text"
     word = mark()
     # One shape for both formats: the text is cast outside where the client expects json.
-    query = f"SELECT t.c1::pg_catalog.{kind} AS {shown} FROM pg_catalog.jsonb_to_recordset({{}}) AS t(c1 text)"
+    rows = "pg_catalog.jsonb_to_recordset({}) AS t(c1 pg_catalog.text)"
+    query = f"SELECT t.c1::pg_catalog.{kind} AS {shown} FROM {rows}"
     return Unit(
         text=query.format(f"${number}"),
         template=query.format(f"'{word}'::pg_catalog.jsonb"),
@@ -124,7 +125,7 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
 
 def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
     """PREPARE p(t1, ..., jsonb, ...) AS the rewritten statement; its blocks run at EXECUTE."""
-    declared = ", ".join([*types, *("jsonb" for _ in body.blocks)])
+    declared = ", ".join([*types, *("pg_catalog.jsonb" for _ in body.blocks)])
     text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
     # An error's position is shown in the text of the EXECUTE, which has none of this.
     blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]

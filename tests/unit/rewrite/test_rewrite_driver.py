@@ -317,7 +317,7 @@ async def _prepare(io: FakeIO) -> None:
     text = await answered(io, 'PREPARE "P p"(integer) AS SELECT count(*) FROM adult WHERE age > $1')
     io.prepared["P p"] = text
     assert text == (
-        'PREPARE "P p"(integer, jsonb) AS SELECT b1.c1 AS count FROM (SELECT c1 FROM '
+        'PREPARE "P p"(integer, pg_catalog.jsonb) AS SELECT b1.c1 AS count FROM (SELECT c1 FROM '
         "pg_catalog.jsonb_to_recordset($2) AS t(c1 bigint)) AS b1"
     )
     assert io.upstream.requests == []
