@@ -17,7 +17,19 @@ INVOKERS = {
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
 }
-DRAWS = {"_charge", "_answer", "dp_query", "dp_count", "dp_group_by"}
+CALLS = {
+    "dp_count",
+    "dp_group_by",
+    "dp_sum",
+    "dp_sum_r2t",
+    "dp_avg",
+    "dp_median",
+    "dp_quantile",
+    "dp_variance",
+    "dp_stddev",
+    "dp_estimate",
+}
+DRAWS = {"_charge", "_answer", "dp_query", *CALLS}
 ANALYSTS = {
     "dp_query",
     "session_settings",
@@ -32,7 +44,7 @@ ANALYSTS = {
     "_spending",
     "_published",
     "_cache_status",
-    *(name + suffix for name in ("dp_count", "dp_group_by") for suffix in ("", "_request", "_result")),
+    *(name + suffix for name in CALLS for suffix in ("", "_request", "_result")),
 }
 ROUTINES = "pg_proc p WHERE p.pronamespace = 'dp'::regnamespace"
 
