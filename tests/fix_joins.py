@@ -62,7 +62,8 @@ DECLARED = {
 PUBLIC = ("regions", "skus", "prices", "loose")
 ROLES = """
 CREATE ROLE boss LOGIN; GRANT dp_admin TO boss; CREATE ROLE alice LOGIN; GRANT dp_analyst TO alice;
-GRANT CONNECT, CREATE, TEMPORARY ON DATABASE private TO boss; GRANT CONNECT ON DATABASE private TO dp_analyst; GRANT CREATE ON SCHEMA public TO boss;
+GRANT CONNECT, CREATE, TEMPORARY ON DATABASE private TO boss;
+GRANT CONNECT ON DATABASE private TO dp_analyst; GRANT CREATE ON SCHEMA public TO boss;
 """
 WINDOW = """
 CREATE FUNCTION public.source_of(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
@@ -203,7 +205,7 @@ def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int |
         return None
     # Half steps hold a point of every cell of floor, ceil, trunc and round; the ends may cut a cell.
     half = grain / 2
-    first, last = int(-(-low // half)), int(high // half)
+    first, last = ceil(Fraction(low) / Fraction(half)), floor(Fraction(high) / Fraction(half))
     if last - first >= MAX_KEYS:
         return None
     points = f"SELECT {low:f} UNION SELECT g * {half:f} FROM pg_catalog.generate_series({first}, {last}) AS g"

@@ -1,0 +1,258 @@
+"""Groups by expressions: the list of keys follows from declarations alone, and each row is where PostgreSQL puts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fix_cluster import Cluster, private_cluster
+from fix_joins import Connection, ask, build, document, exact, fill
+from fix_ledger import no_charge, refused
+
+FACTS = """
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'new "mood"');
+CREATE TABLE facts (id int PRIMARY KEY, i int, s smallint, n numeric(6,2), u numeric, f float8, t text, c char(4),
+  b boolean, d date, ts timestamp, tz timestamptz, m mood, o int, x numeric, big bigint, e int);
+CALL dp.create_dataset('facts', epsilon => 1000); CALL dp.protect('facts', 'facts');
+CALL dp.describe_column('facts', 'id');
+CALL dp.describe_column('facts', 'i', bounds => '{0,30}', nullable => false);
+CALL dp.describe_column('facts', 's', bounds => '{-3,3}');
+CALL dp.describe_column('facts', 'n', bounds => '{0,5}');
+CALL dp.describe_column('facts', 'u', bounds => '{0,4}', resolution => '0.5');
+CALL dp.describe_column('facts', 'f', bounds => '{0.2,10}', nullable => false);
+CALL dp.describe_column('facts', 't', domain => '{Ab,aB,c}');
+CALL dp.describe_column('facts', 'c', domain => '{p,q}', nullable => false);
+CALL dp.describe_column('facts', 'b');
+CALL dp.describe_column('facts', 'd', bounds => '{2023-12-30,2024-03-02}', nullable => false);
+CALL dp.describe_column('facts', 'ts', bounds => '{2023-12-30 10:30,2024-03-02 05:00}');
+CALL dp.describe_column('facts', 'tz', bounds => '{2024-01-01 00:00+00,2024-02-01 00:00+00}', nullable => false);
+CALL dp.describe_column('facts', 'm'); CALL dp.describe_column('facts', 'o');
+CALL dp.describe_column('facts', 'x', nullable => false);
+CALL dp.describe_column('facts', 'big', bounds => '{0,5000000}');
+CALL dp.describe_column('facts', 'e', edges => '{0,10,20}');
+CALL dp.publish('facts'); CALL dp.allot('alice', 'facts', epsilon => 1000);
+"""
+ROWS = """
+INSERT INTO facts SELECT k, (k * 7) % 33, CASE WHEN k % 5 > 0 THEN k % 9 - 4 END, (k * 37 % 550) / 100.0,
+  (k % 10) / 2.0, (k % 23) / 2.0 + 0.2, (ARRAY['Ab','aB','c','zz',NULL])[1 + k % 5], (ARRAY['p','q','r'])[1 + k % 3],
+  (ARRAY[true,false,NULL])[1 + k % 3], DATE '2023-12-25' + k % 80,
+  timestamp '2023-12-30 10:00' + k * interval '7 hours 13 min',
+  timestamptz '2024-01-01Z' + k * interval '3 hours 29 min',
+  (ARRAY['sad','ok','new "mood"',NULL])[1 + k % 4]::mood,
+  k % 7, k / 3.0 - 20, k * 10000, k % 25
+FROM generate_series(1, 210) k
+"""
+# Keys, and which rows are within the declarations: each of their values must be listed.
+EXPRESSIONS: dict[str, str] = {
+    "i + 1": "i BETWEEN 0 AND 30",
+    "i / 10": "i BETWEEN 0 AND 30",
+    "i % 4": "i BETWEEN 0 AND 30",
+    "i / 10 * 10 - s": "i BETWEEN 0 AND 30 AND (s IS NULL OR s BETWEEN -3 AND 3)",
+    "abs(s)": "s IS NULL OR s BETWEEN -3 AND 3",
+    "coalesce(s, 100)": "s IS NULL OR s BETWEEN -3 AND 3",
+    "sign(s)": "s IS NULL OR s BETWEEN -3 AND 3",
+    "floor(n)": "n BETWEEN 0 AND 5",
+    "round(n, 1)": "n BETWEEN 0 AND 5",
+    "n * 2": "n BETWEEN 0 AND 5",
+    "coalesce(u, 9)": "u BETWEEN 0 AND 4",
+    "CASE WHEN u > 1 THEN u END": "u BETWEEN 0 AND 4",
+    "floor(f)": "f BETWEEN 0.2 AND 10",
+    "round(f)": "f BETWEEN 0.2 AND 10",
+    "CASE WHEN ceil(f) > 5 THEN trunc(f) ELSE -1 END": "f BETWEEN 0.2 AND 10",
+    "lower(t)": "t IS NULL OR t IN ('Ab', 'aB', 'c')",
+    "coalesce(upper(t), '?')": "t IS NULL OR t IN ('Ab', 'aB', 'c')",
+    "left(c, 1)": "c IN ('p', 'q')",
+    "length(t) + i": "i BETWEEN 0 AND 30 AND (t IS NULL OR t IN ('Ab', 'aB', 'c'))",
+    "b IS TRUE": "true",
+    "NOT b": "true",
+    "coalesce(b, false)": "true",
+    "m::text": "true",
+    "coalesce(m, 'sad')": "true",
+    "date_trunc('month', d)": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_trunc('week', d)::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "extract(year from d)": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "extract(dow from d)": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_part('month', d)": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_trunc('month', ts)": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('day', ts)": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('hour', ts)": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "extract(hour from ts)": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "ts::date": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "CASE WHEN extract(dow from ts) IN (0, 6) THEN extract(hour from ts) ELSE -1 END": "ts IS NULL OR"
+    " ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('day', tz)": "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'",
+    "date_trunc('day', tz, 'Asia/Kathmandu')": "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'",
+    "extract(hour from tz AT TIME ZONE 'America/St_Johns')": "tz BETWEEN '2024-01-01 00:00+00' AND"
+    " '2024-02-01 00:00+00'",
+    # by their form alone: whatever the columns hold
+    "o > 3": "true",
+    "x > 3": "true",
+    "o IN (1, 2) AND t = 'c'": "true",
+    "o IS NULL": "true",
+    "CASE WHEN o < 2 THEN 'low' WHEN o < 5 THEN 'mid' ELSE 'high' END": "true",
+    "CASE o WHEN 1 THEN 1.50 WHEN 2 THEN 2 END": "true",
+    "CASE WHEN x > 0 THEN date '2024-01-01' ELSE '2023-01-01' END": "true",
+    "CASE WHEN b THEN true ELSE o = 1 END": "true",
+    "width_bucket(x, 0, 40, 4)": "true",
+    "width_bucket(o, 0, 4, 2)": "true",
+    "width_bucket(f, 0, 8, 4)": "true",
+    "1": "true",
+    "'a'": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        build(running)
+        running.psql(FACTS, user="boss")
+        running.psql(ROWS)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def root(cluster: Cluster) -> Iterator[Connection]:
+    with cluster.connect() as conn:
+        fill(conn, 1)
+        yield conn
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: Cluster) -> Iterator[Connection]:
+    with cluster.connect("alice") as conn:
+        yield conn
+
+
+def text_of(expression: str) -> str:
+    """A key's text: without trailing zeros, t and f, moments in UTC."""
+    if expression.startswith(("CASE WHEN b", "o > ", "x > ", "o IN", "o IS", "b IS", "NOT b", "coalesce(b")):
+        return f"left(({expression})::text, 1)"
+    text = f"({expression})::text"
+    return f"CASE WHEN {text} ~ '^-?[0-9]+[.][0-9]+$' THEN trim_scale({text}::numeric)::text ELSE {text} END"
+
+
+def plain(root: Connection, expression: str, condition: str) -> dict[str | None, int]:
+    with root.transaction():
+        root.execute("SET LOCAL TimeZone = 'UTC'")
+        sql = f"SELECT {text_of(expression)}, count(*) FROM facts WHERE {condition} GROUP BY 1"
+        return dict(root.execute(sql).fetchall())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_row_is_in_the_group_that_postgresql_puts_it_in(root: Connection, expression: str) -> None:
+    answer = exact(root, document("facts", keys=[expression]))
+    listed = {key: int(str(count)) for key, count in answer}
+    assert len(listed) == len(answer), "no key twice"
+    within, everywhere = (plain(root, expression, where) for where in (EXPRESSIONS[expression], "true"))
+    assert set(within) <= set(listed), "every value that the declarations allow has its group"
+    assert listed == {key: everywhere.get(key, 0) for key in listed}
+
+
+def keys_of(root: Connection, *keys: str, tables: str = "facts", **members: Any) -> list[str | None]:
+    return [row[0] for row in exact(root, document(tables, keys=list(keys), **members))]
+
+
+ORDERED: list[tuple[str, list[str | None]]] = [
+    ("date_trunc('month', d)", [f"{m} 00:00:00+00" for m in ("2023-12-01", "2024-01-01", "2024-02-01", "2024-03-01")]),
+    ("extract(year from d)", ["2023", "2024"]),
+    ("date_trunc('quarter', ts)", ["2023-10-01 00:00:00", "2024-01-01 00:00:00", None]),
+    ("width_bucket(o, 0, 4, 2)", ["0", "1", "2", "3", None]),
+    ("width_bucket(i, 0, 4, 2)", ["0", "1", "2", "3"]),
+    ("CASE WHEN o < 2 THEN 'low' WHEN o < 5 THEN 'mid' ELSE 'high' END", ["low", "mid", "high"]),
+    ("CASE WHEN o < 2 THEN 'low' WHEN o < 5 THEN 'low' END", ["low", None]),
+    ("i > 3", ["f", "t"]),
+    ("s > 3", ["f", "t", None]),
+    ("s IS NOT NULL", ["f", "t"]),
+    ("s > 3 AND i > 3", ["f", "t", None]),
+    ("coalesce(s, 1) > 3", ["f", "t"]),
+    ("i / 10", ["0", "1", "2", "3"]),
+    ("- s", ["3", "2", "1", "0", "-1", "-2", "-3", None]),
+    ("coalesce(s, 9)", ["-3", "-2", "-1", "0", "1", "2", "3", "9"]),
+    ("nullif(c, 'p')", ["q", None]),
+    ("lower(t)", ["ab", "c", None]),
+    ("round(f)", [str(i) for i in range(11)]),
+    ("floor(f)", [str(i) for i in range(11)]),
+    ("ceil(f)", [str(i) for i in range(1, 11)]),
+    ("1 + 1", ["2"]),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected"), ORDERED, ids=[e for e, _ in ORDERED])
+def test_the_list_is_complete_ordered_and_no_longer_than_it_must_be(
+    root: Connection, expression: str, expected: list[str | None]
+) -> None:
+    assert keys_of(root, expression) == expected
+
+
+def test_the_list_says_nothing_about_rows(root: Connection) -> None:
+    before = {expression: keys_of(root, expression) for expression in EXPRESSIONS}
+    with root.transaction(force_rollback=True):
+        root.execute("DELETE FROM facts")
+        after = {expression: keys_of(root, expression) for expression in EXPRESSIONS}
+    assert before == after
+
+
+def test_keys_of_a_join_and_of_a_public_table(root: Connection) -> None:
+    tables = "customers c\n regions r ON r.name = c.region"
+    units: dict[str, Any] = {"aggregates": ["count(distinct c.id)"]}
+    answer = exact(root, document(tables, keys=["zone", "vip IS TRUE"], **units))
+    expected = root.execute(
+        "SELECT z, v, (SELECT count(*)::text FROM customers c JOIN regions r ON r.name = c.region"
+        " WHERE zone IS NOT DISTINCT FROM z AND left((vip IS TRUE)::text, 1) = v)"
+        " FROM (VALUES (1, 'cold'), (2, 'warm'), (3, NULL)) AS a(i, z), (VALUES ('f'), ('t')) AS b(v) ORDER BY i, v"
+    ).fetchall()
+    assert answer == [list(row) for row in expected]
+    assert keys_of(root, "rank * 10", tables=tables, **units) == ["10", "20", "30"]
+    assert keys_of(root, "rank", tables=tables, **units) == ["1", "2", "3"]
+    assert keys_of(root, "upper(zone)", tables=tables, **units) == ["COLD", "WARM", None]
+    assert len(exact(root, document(tables, keys=["name", "region"], **units))) == 3 * 4
+    mixed = "CASE WHEN rank > 1 THEN zone ELSE c.region END"
+    assert set(keys_of(root, mixed, tables=tables, **units)) == {"n", "s", "e", "warm", None}
+
+
+def test_a_public_tables_new_value_is_a_new_question(cluster: Cluster, root: Connection, alice: Connection) -> None:
+    tables = "customers c\n regions r ON r.name = c.region"
+    request = document(tables, keys=["zone"], aggregates=["count(distinct c.id)"])
+    first = ask(alice, request)
+    with no_charge(cluster):
+        assert ask(alice, request) == first
+    root.execute("INSERT INTO regions VALUES ('e', 'mild', 4)")
+    assert [row[0] for row in ask(alice, request)] == ["cold", "mild", "warm", None]
+
+
+REFUSED: list[tuple[str, str, str]] = [
+    ("DP004", "o + 1", "no declared values"),
+    ("DP004", "lower(o::text)", "no declared values"),
+    ("DP004", "e / 2", "no declared values"),
+    ("DP004", "date_trunc('second', ts)", "no declared values"),
+    ("DP004", "extract(epoch from ts)", "no declared values"),
+    ("DP004", "extract(hour from ts) + extract(second from ts)", "no declared values"),
+    ("DP004", "CASE WHEN ts > '2024-01-01' THEN date_trunc('day', ts) END", "no declared values"),
+    ("DP003", "f", "cannot be a group key"),
+    ("DP004", "CASE WHEN floor(f) > 2 THEN f END", "no declared values"),
+    ("DP004", "CASE WHEN o = 1 THEN 1 ELSE o END", "no declared values"),
+    ("DP004", "big / 1000000", "no declared values"),
+    ("DP005", "i + s * 100 + length(t) + n * 1000 + extract(doy from d)", "combinations"),
+    ("DP003", "o = 1 OR count(i) > 1", "count"),
+    ("DP003", "coalesce(t, (SELECT max(zone) FROM public.regions))", "sub-query"),
+    ("DP003", "date '2024-01-01' + i", "not supported"),
+    ("DP003", "CASE WHEN i > 1 THEN interval '1 day' END", "cannot be a group key"),
+    ("DP003", "sum(i)", "sum"),
+    ("DP003", "i, s", "one scalar expression"),
+    ("DP003", "(SELECT i)", "one scalar expression"),
+    ("42703", "nothing + 1", "does not exist"),
+]
+
+
+@pytest.mark.parametrize(("sqlstate", "expression", "words"), REFUSED, ids=[r[1][:60] for r in REFUSED])
+def test_refused(cluster: Cluster, alice: Connection, sqlstate: str, expression: str, words: str) -> None:
+    with no_charge(cluster), refused(sqlstate, words):
+        ask(alice, document("facts", keys=[expression]))
+
+
+def test_the_answer_itself(root: Connection, alice: Connection) -> None:
+    """Four draws of DLap(1/30), each away from 0 with probability below 2e-13."""
+    request = document("facts", keys=["width_bucket(i, 0, 20, 2)"])
+    assert ask(alice, request) == exact(root, request)
