@@ -72,6 +72,7 @@ class _StatementCompiler:
         self._taken = taken.lower()
         self._blocks: list[Block] = []
         self._renamed: set[tuple[str, str]] = set()
+        self._assigned: Any = None
 
     def compile(self, node: Any) -> Compiled:
         self._check_target(node)
@@ -135,7 +136,16 @@ class _StatementCompiler:
             return self._target(node, env)
         if isinstance(node, ast.IntoClause):
             return node
+        if isinstance(node, ast.MultiAssignRef):
+            return self._assignment(node, env)
         self._enter(node, env)
+        return node
+
+    def _assignment(self, node: Any, env: Env) -> Any:
+        """SET (a, b) = source: the tree has the source once a column, the text and PostgreSQL have it once."""
+        if node.colno == 1:
+            self._assigned = self._visit(node.source, env)
+        node.source = self._assigned
         return node
 
     def _enter(self, node: Any, env: Env) -> None:

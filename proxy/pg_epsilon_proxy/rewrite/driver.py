@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +14,17 @@ from .bars import bar_types
 from .blocks import Compiled, QueryBlock, ViewBlock
 from .compile import DIRECT, compile_statement
 from .explain import explain_format
+from .long_texts import named
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .positions import aligned, location
+from .runner import styles
 from .scope import references, relation_name
 from .statements import Statement, body, split
-from .tree import sql_text, statement_text
-from .units import Note, Unit
+from .tree import function_name, sql_text, statement, statement_text, walk
+from .units import Meaning, Note, Unit
 
-# Longer texts are forwarded unparsed: the net answers for them.
+# Longer texts are not cut up: over protected data they are refused, others go to the facade as they are.
 MAX_STATEMENT = 131_072
 # The printer knows the MERGE of PostgreSQL 17 only: 15 does not read WHEN NOT MATCHED BY TARGET.
 _MERGE_INSTEAD = "keep the answer in a temporary table first, and merge that"
@@ -33,7 +35,7 @@ class SqlRewriter:
     """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
 
     def __init__(self, names: Names) -> None:
-        self._names = replace(names, functions=names.functions | DIRECT)
+        self._names = replace(names, functions=names.functions | DIRECT, called=_called(names.expansions.values()))
         self._mentions = Mentions(self._names)
 
     def mentions(self, sql: str) -> bool:
@@ -42,6 +44,7 @@ class SqlRewriter:
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
         if len(sql) > MAX_STATEMENT:
+            await self._refuse_long(sql, io)
             return None
         try:
             return await self._plan(sql, param_oids, io, extended)
@@ -49,6 +52,11 @@ class SqlRewriter:
             if not sql.isascii() and io.parameter_status("client_encoding") not in (None, "UTF8"):
                 refusal.position = None  # what we took for characters may be bytes
             raise
+
+    async def _refuse_long(self, sql: str, io: SessionIO) -> None:
+        found = await io.in_parser(named, sql, self._names)
+        if found and (await probes.resolve(io, found, self._names)).concerned:
+            raise refusals.too_long(MAX_STATEMENT)
 
     async def _plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, extended: bool) -> BlockPlan | None:
         statements = await io.in_parser(split, sql, self._names)
@@ -152,6 +160,7 @@ class SqlRewriter:
         types, names = await _types(compiled, oids, io)
         unit: Unit = await _in_parser(io, units.spliced, compiled, types, names, oids)
         unit.types = await probes.type_names(io, oids)
+        unit.meaning = Meaning(styles(io), facts.path, item.candidates, facts.relations, self._names)
         return unit
 
     async def _refuse(self, item: Statement, io: SessionIO) -> None:
@@ -286,6 +295,12 @@ def _reference(item: Statement, facts: Facts) -> Any:
     """The first name in the statement that is ours, or all of the statement."""
     found = (node for node in references(body(item.node)) if relation_name(node) in facts.relations)
     return next(found, item.node)
+
+
+def _called(texts: Iterable[str]) -> frozenset[str]:
+    """The functions that the texts of published views call."""
+    calls = (node for text in texts for node in walk(statement(text)) if isinstance(node, ast.FuncCall))
+    return frozenset(function_name(call)[-1] for call in calls)
 
 
 def _plain(text: str) -> Unit:

@@ -27,7 +27,7 @@ class Names:
 
     changed: relations that the facade still shows in an older shape than the policy's. public: tables with rows.
     expansions: published views over protected relations, by the text that the facade was built from, in which every
-    name has its schema. columns: of every published relation, in order.
+    name has its schema; called: the functions in them. columns: of every published relation, in order.
     """
 
     protected: frozenset[tuple[str, str]]
@@ -37,6 +37,7 @@ class Names:
     public: frozenset[tuple[str, str]] = frozenset()
     expansions: Mapping[tuple[str, str], str] = field(default_factory=dict)
     columns: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    called: frozenset[str] = frozenset()
 
     def last_parts(self) -> frozenset[str]:
         """Unqualified names whose appearance makes a statement worth resolving."""
@@ -77,7 +78,7 @@ class Relation:
 class Facts:
     """What the names of one statement mean in the client's session. Absent relations are none of ours.
 
-    sets: functions that return sets; names: the facade's, for the texts of published views.
+    sets: functions that return sets; names: the facade's, for the texts of published views; path: search_path.
     """
 
     relations: Mapping[RelationName, Relation] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class Facts:
     aggregates: frozenset[str] = BUILTIN_AGGREGATES
     sets: frozenset[str] = frozenset({"generate_series", "unnest"})
     names: Names = field(default_factory=lambda: Names(frozenset()))
+    path: str | None = None
 
     @property
     def concerned(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _OFF = frozenset({"off", "false", "no", "0", "f", "n"})
+_ON = frozenset({"on", "true", "yes", "1", "t", "y"})
 
 
 def wanted(setting: str | None, application_name: str | None) -> bool:
@@ -13,6 +14,11 @@ def wanted(setting: str | None, application_name: str | None) -> bool:
     if setting is None or setting.strip() == "":
         return application_name == "psql"
     return setting.strip().lower() not in _OFF
+
+
+def unknown(setting: str | None) -> bool:
+    """Whether dp.notices is neither unset nor a boolean."""
+    return setting is not None and setting.strip().lower() not in _OFF | _ON | {""}
 
 
 def notice_text(notice: Mapping[str, Any]) -> str:

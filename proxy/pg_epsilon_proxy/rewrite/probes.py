@@ -15,7 +15,7 @@ from .names import Facts, Names, Relation, RelationName
 from .scope import Candidates
 from .tree import quote_identifier, statement
 
-# One round trip: relations with their published columns, and which function names are aggregates.
+# One round trip: relations with their published columns, which function names are aggregates, and search_path.
 _RESOLVE = """
 SELECT q.n::pg_catalog.text, s.nspname, c.relname,
        (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum)::pg_catalog.text FROM pg_catalog.pg_attribute a
@@ -23,6 +23,8 @@ SELECT q.n::pg_catalog.text, s.nspname, c.relname,
   FROM pg_catalog.jsonb_array_elements_text($1::pg_catalog.jsonb) WITH ORDINALITY AS q(name, n)
   JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(q.name)
   JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+UNION ALL
+SELECT 'path', NULL, NULL, pg_catalog.current_setting('search_path')
 UNION ALL
 SELECT DISTINCT CASE p.prokind WHEN 'a' THEN 'aggregate' ELSE 'set' END, NULL::pg_catalog.name, p.proname,
        NULL::pg_catalog.text FROM pg_catalog.pg_proc p
@@ -41,27 +43,33 @@ SELECT pg_catalog.format_type(q.o::pg_catalog.oid, -1)
 _SETTINGS = """
 SELECT dp.session_settings()::pg_catalog.text,
        (1000 * pg_catalog.date_part('epoch',
-         pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))::pg_catalog.int8"""
+         pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))::pg_catalog.int8,
+       pg_catalog.current_setting('search_path')"""
 
 _PREPARED = "SELECT p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.name = $1::pg_catalog.text"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What dp.session_settings() says now, and statement_timeout in seconds (None: no limit)."""
+    """What dp.session_settings() says now, statement_timeout in seconds (None: no limit), and search_path."""
 
     values: Mapping[str, Any]
     timeout: float | None
+    path: str | None
 
 
 async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
     """What the candidates' names mean in this session: search_path and temporary tables decide, as in PostgreSQL."""
     written = sorted(wanted.relations | wanted.publics, key=lambda name: tuple(part or "" for part in name))
     asked = json.dumps([_regclass(name) for name in written])
-    rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions))])
+    rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions | names.called))])
     relations: dict[RelationName, Relation] = {}
     functions: dict[str, set[str]] = {"aggregate": set(), "set": set()}
+    path = None
     for mark, schema, name, columns in rows:
+        if mark == "path":
+            path = columns
+            continue
         if mark in functions:
             functions[mark].add(name or "")
             continue
@@ -71,7 +79,7 @@ async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
             raise refusals.changed(found[1])
         if role is not None:
             relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
-    return Facts(relations, wanted.calls, frozenset(functions["aggregate"]), frozenset(functions["set"]), names)
+    return Facts(relations, wanted.calls, frozenset(functions["aggregate"]), frozenset(functions["set"]), names, path)
 
 
 def _regclass(name: RelationName) -> str:
@@ -102,9 +110,9 @@ async def type_names(io: SessionIO, oids: Sequence[int]) -> list[str]:
 
 async def settings(io: SessionIO) -> Settings:
     """The session's settings at execution: constants, now() and dp.* of a block mean what they say there."""
-    values, timeout = (await io.fetch(_SETTINGS))[0]
+    values, timeout, path = (await io.fetch(_SETTINGS))[0]
     milliseconds = int(timeout or 0)
-    return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None)
+    return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None, path)
 
 
 async def prepared_text(io: SessionIO, name: str) -> str | None:

@@ -12,6 +12,7 @@ from .positions import location
 
 RAW_ACCESS = "DP002"
 SHAPE = "DP003"
+RANGE = "DP005"
 CHANNEL = "DP006"
 PRIVILEGE = "42501"
 
@@ -64,6 +65,27 @@ def changed(relation: str) -> Refusal:
 def too_deep() -> Refusal:
     """RecursionError in one of our walks."""
     return shape("the statement is nested too deeply", "split it, or use IN (...) instead of long OR chains")
+
+
+def too_long(limit: int) -> Refusal:
+    """A text that is not cut up, though it names something of ours."""
+    return shape(
+        f"a statement over protected data has at most {limit} characters",
+        "put long lists of values into a temporary table, and join it with the released result",
+    )
+
+
+def meaning_changed(what: str) -> Refusal:
+    """A prepared statement whose names or text constants would mean something else now."""
+    return shape(
+        f"{what} has changed since this statement was prepared, and with it what the statement means",
+        f"prepare it again, or set {what} back",
+    )
+
+
+def notices(value: str) -> Refusal:
+    """A dp.notices that is no boolean: it would be taken for one or the other."""
+    return Refusal(RANGE, f"dp.notices must be on or off, not {value!r}", hint="SET dp.notices = on, or RESET it.")
 
 
 def broken(what: str) -> Refusal:

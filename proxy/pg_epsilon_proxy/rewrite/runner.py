@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,12 @@ from . import probes, refusals
 from .bars import with_bars
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
 from .explain import call_text, json_text, lines
-from .notices import notice_text, wanted, warnings_of
+from .notices import notice_text, unknown, wanted, warnings_of
 from .splice import document, encode
 from .tree import sql_text
-from .units import Execution, Unit
+from .units import Execution, Meaning, Unit
+
+STYLES = ("DateStyle", "TimeZone", "IntervalStyle")
 
 
 @dataclass
@@ -63,12 +65,32 @@ async def _inputs(
     unit: Unit, bind: BoundParams | None, io: SessionIO, values: Mapping[int, str | None] | None = None
 ) -> Inputs:
     settings = await probes.settings(io)
+    if unknown(settings.values.get("dp.notices")):
+        raise refusals.notices(str(settings.values["dp.notices"]))
+    if unit.meaning is not None:
+        await _check_meaning(unit.meaning, unit.blocks, settings, io)
     if values is None:
         needed = frozenset().union(*(block.parameters() for block in unit.blocks))
         values = await probes.parameter_values(io, needed, bind, unit.oids, unit.types)
     constants = await io.in_parser(probes.constants, values, unit.types)
     deadline = None if settings.timeout is None else asyncio.get_running_loop().time() + settings.timeout
     return Inputs(settings, constants, bind or (), unit.oids, deadline)
+
+
+def styles(io: SessionIO) -> tuple[str | None, ...]:
+    """The settings that give text constants their meaning, as the facade last reported them."""
+    return tuple(io.parameter_status(name) for name in STYLES)
+
+
+async def _check_meaning(meaning: Meaning, blocks: Sequence[Block], settings: probes.Settings, io: SessionIO) -> None:
+    """A prepared statement asks what it asked when it was prepared, or nothing."""
+    if styles(io) != meaning.styles and any(isinstance(block, QueryBlock) and block.literal() for block in blocks):
+        pairs = zip(STYLES, meaning.styles, styles(io), strict=True)
+        raise refusals.meaning_changed(next(name for name, before, now in pairs if before != now))
+    if settings.path != meaning.path:
+        facts = await probes.resolve(io, meaning.candidates, meaning.names)
+        if facts.relations != meaning.relations:
+            raise refusals.meaning_changed("search_path")
 
 
 async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:

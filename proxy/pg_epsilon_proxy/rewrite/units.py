@@ -13,7 +13,9 @@ from ..session.rewriting import JSONB_OID, Field, Refusal
 from . import refusals
 from .blocks import Block, Compiled, QueryBlock
 from .explain import COLUMN
+from .names import Names, Relation, RelationName
 from .probes import as_json
+from .scope import Candidates
 from .splice import fill, with_parameters
 from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
 
@@ -28,6 +30,7 @@ class Unit:
     text: with $n documents; template: with marks in their place; marks: in the order in which documents come.
     shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
     format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
+    meaning: what must still hold when it runs.
     """
 
     text: str
@@ -43,11 +46,26 @@ class Unit:
     note: Note | None = None
     execute: Execution | None = None
     refusal: Refusal | None = None
+    meaning: Meaning | None = None
 
     @property
     def documents(self) -> int:
         """How many documents its run gives."""
         return len(self.marks)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a statement was planned under: a change of these settings may change what it asks.
+
+    styles: of constants; path: search_path; candidates, relations: the names that were resolved in it.
+    """
+
+    styles: tuple[str | None, ...]
+    path: str | None
+    candidates: Candidates
+    relations: Mapping[RelationName, Relation]
+    names: Names
 
 
 @dataclass
@@ -63,6 +81,7 @@ class Note:
     blocks: list[Block]
     oids: list[int]
     types: list[str]
+    meaning: Meaning | None = None
 
 
 @dataclass
@@ -120,6 +139,7 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
         shown=outer.text if outer.execute is None else outer.execute.note.body,
         literal=outer.literal,
         execute=outer.execute,
+        meaning=outer.meaning,
     )
 
 
@@ -129,7 +149,7 @@ def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
     text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
     # An error's position is shown in the text of the EXECUTE, which has none of this.
     blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]
-    note = Note(node.name, text, body.text, blocks, body.oids, list(types))
+    note = Note(node.name, text, body.text, blocks, body.oids, list(types), body.meaning)
     return Unit(text=text, template=text, note=note)
 
 
@@ -155,6 +175,7 @@ def execution(node: Any, note: Note) -> Unit:
         types=note.types,
         literal=True,
         execute=Execution(note, arguments, evaluate),
+        meaning=note.meaning,
     )
 
 

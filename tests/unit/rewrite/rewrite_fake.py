@@ -34,6 +34,7 @@ class FakeUpstream:
         self.rows_of: Callable[[dict[str, Any]], list[list[Any]]] = _rows
         self.answer: list[tuple[Any, ...]] = [("census", "0.9")]
         self.refuse_at: int | None = None
+        self.bars: Any = None
 
     async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         if self.refuse_at == len(self.requests):
@@ -41,7 +42,7 @@ class FakeUpstream:
         self.requests.append(request)
         self.timeouts.append(timeout)
         notice = {"mechanism": "laplace", "charge": {"epsilon": "0.1"}, "margin": 30, "confidence": 0.95}
-        return {"columns": [], "rows": self.rows_of(request), "notice": notice}
+        return {"columns": [], "rows": self.rows_of(request), "notice": notice, "bars": self.bars}
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         self.planned.append(request)
@@ -76,6 +77,7 @@ class FakeIO:
         self.status: dict[str, str] = {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
         self.settings: dict[str, Any] = {"TimeZone": "UTC", "dp.epsilon": "0.1", "application_name": "psql"}
         self.timeout = "0"
+        self.path = "public, dp"
         self.open_block = False
         self.shadowed: set[str] = set()
         self.parameters: tuple[int, ...] = ()
@@ -124,7 +126,7 @@ class FakeIO:
     }
 
     def _resolve(self, params: Sequence[str]) -> list[list[str | None]]:
-        rows: list[list[str | None]] = []
+        rows: list[list[str | None]] = [["path", None, None, self.path]]
         for number, text in enumerate(json.loads(params[0]), 1):
             parts = [part.strip('"').replace('""', '"') for part in text.split('"."')]
             relation = RESOLVED.get((None, parts[-2] if len(parts) > 1 else None, parts[-1]))
@@ -142,7 +144,7 @@ class FakeIO:
         return [[_TYPE_NAMES[int(oid)]] for oid in json.loads(params[0])]
 
     def _settings(self, params: Any) -> list[list[str | None]]:
-        return [[json.dumps(self.settings), self.timeout]]
+        return [[json.dumps(self.settings), self.timeout, self.path]]
 
     def _prepared(self, params: Sequence[str]) -> list[list[str | None]]:
         return [[self.prepared[params[0]]]] if params[0] in self.prepared else []

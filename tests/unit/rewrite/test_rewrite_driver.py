@@ -169,9 +169,103 @@ async def test_statements_that_pass_unchanged_ask_nothing(sql: str) -> None:
     assert io.described == []
 
 
-async def test_a_long_text_passes_unparsed() -> None:
+async def test_a_long_text_over_protected_data_is_refused_without_cutting_it_up() -> None:
     io = FakeIO()
-    assert await BRAIN.plan(COUNT + " " * MAX_STATEMENT, (), io, extended=False) is None
+    for sql in (COUNT, "SELECT dp_count('adult')", "INSERT INTO mine SELECT count(*) FROM public.adult"):
+        assert "at most 131072 characters" in (await refused(io, sql + " " * MAX_STATEMENT)).message
+    assert io.described == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO mine VALUES ('adult', 'FROM adult', '\"RangeVar\":{\"relname\":\"adult\"')",
+        "WITH adult AS (VALUES (1)) SELECT * FROM adult",
+        "SELECT adult.age FROM labels AS adult",
+        "SELECT other.dp_count('adult')",
+        "SELECT count(*) FROM other.adult",
+        "SELECT FROM adult WHERE (",
+    ],
+)
+async def test_a_long_text_that_is_none_of_ours_passes(sql: str) -> None:
+    io = FakeIO()
+    assert await BRAIN.plan(sql + " " * MAX_STATEMENT, (), io, extended=False) is None
+
+
+async def test_a_long_text_over_a_temporary_table_of_a_protected_name_passes() -> None:
+    io = FakeIO()
+    io.shadowed = {"adult"}
+    assert await BRAIN.plan("SELECT * FROM adult" + " " * MAX_STATEMENT, (), io, extended=False) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "sqlstate"),
+    [
+        ("SELECT count(*) FROM adult WHERE education = 'x'", "DateStyle", "DP003"),
+        ("SELECT count(*) FROM adult WHERE education = 'x'", "TimeZone", "DP003"),
+        ("SELECT 'x', count(*) FROM adult WHERE age > $1", "DateStyle", None),
+    ],
+)
+async def test_text_constants_mean_what_they_meant_when_prepared(sql: str, status: str, sqlstate: str | None) -> None:
+    io = FakeIO()
+    io.status[status] = "as before"
+    io.parameters, io.values = (INT4,), "[41]"
+    plan = await planned(io, sql, extended=True)
+    io.status[status] = "something else"
+    if sqlstate is None:
+        await plan.run(BoundParams((), (b"41",)), io)
+        return
+    with pytest.raises(Refusal) as caught:
+        await plan.run(BoundParams((), (b"41",)), io)
+    assert (caught.value.sqlstate, status in caught.value.message) == (sqlstate, True)
+    assert io.upstream.requests == []
+
+
+async def test_names_mean_what_they_meant_when_prepared() -> None:
+    io = FakeIO()
+    plan = await planned(io, COUNT, extended=True)
+    io.path = "elsewhere"
+    await plan.run(BoundParams((), ()), io)
+    io.shadowed = {"adult"}
+    with pytest.raises(Refusal) as caught:
+        await plan.run(BoundParams((), ()), io)
+    assert caught.value.sqlstate == "DP003" and "search_path" in caught.value.message
+    assert len(io.upstream.requests) == 1
+
+
+@pytest.mark.parametrize(("value", "sqlstate"), [("maybe", "DP005"), ("ON", None), ("", None), ("0", None)])
+async def test_dp_notices_is_a_boolean(value: str, sqlstate: str | None) -> None:
+    io = FakeIO()
+    io.settings["dp.notices"] = value
+    plan = await planned(io, COUNT)
+    if sqlstate is None:
+        await plan.run(None, io)
+        return
+    with pytest.raises(Refusal) as caught:
+        await plan.run(None, io)
+    assert caught.value.sqlstate == sqlstate and io.upstream.requests == []
+
+
+async def test_error_bars_come_behind_the_aggregates_rounded_outwards() -> None:
+    io = FakeIO()
+    io.upstream.bars = [[["4.5", "9.2", "1.25"]]]
+    plan = await planned(io, "SELECT dp_low(count(*)), dp_high(count(*)), dp_stderr(count(*)) FROM adult")
+    (document,) = await plan.run(None, io)
+    assert json.loads(document) == [{"c1": "7", "c2": "4", "c3": "10", "c4": "1.25"}]
+    assert io.upstream.requests[0]["bars"] is True
+    io.upstream.bars = [[[None, None, None]]]
+    (document,) = await plan.run(None, io)
+    assert json.loads(document) == [{"c1": "7", "c2": None, "c3": None, "c4": None}]
+
+
+@pytest.mark.parametrize("bars", [None, [], [[]], [[["1", "2"]]], [[["x", "2", "3"]]]])
+async def test_bars_of_another_form_are_dp006(bars: Any) -> None:
+    io = FakeIO()
+    io.upstream.bars = bars
+    plan = await planned(io, "SELECT dp_low(count(*)), dp_stderr(count(*)) FROM adult")
+    with pytest.raises(Refusal) as caught:
+        await plan.run(None, io)
+    assert caught.value.sqlstate == "DP006"
 
 
 async def test_a_deep_statement_is_refused() -> None:
