@@ -30,6 +30,7 @@ from pg_epsilon_proxy.wire import messages, scram, startup
 
 TESTS = Path(__file__).parents[1]
 
+CRASHED = ("PANIC", "was terminated", "was running")
 HELD = ("sessions", "half_open", "admitted", "tasks", "descriptors")
 AT_ONCE = 6
 CLOSES_WITHIN = 20.0  # seconds, LAST_WORDS and the longest statement among them; beyond it the session hangs
@@ -214,7 +215,9 @@ class Run:
     def _crashes(self) -> list[str]:
         """What PostgreSQL says of itself: its end would be ours too."""
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
-        return [line[:300] for line in lines if "PANIC" in line or "was terminated" in line or "was running" in line][-6:]
+        return [line[:300] for line in lines if "PANIC" in line or "was terminated" in line or "was running" in line][
+            -6:
+        ]
 
     async def _batch(self) -> None:
         """Until every connection of it is closed: so the count that follows is of whole streams."""

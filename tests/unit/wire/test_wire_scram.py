@@ -140,3 +140,51 @@ def test_verifier() -> None:
     stored, server = (base64.b64encode(k).decode() for k in (KEYS.stored_key, KEYS.server_key))
     text = f"SCRAM-SHA-256$4096:{base64.b64encode(SALT).decode()}${stored}:{server}"
     assert scram.read_verifier(text) == VERIFIER
+
+
+# -- channel binding ---------------------------------------------------------------------------------------------------
+
+END_POINT = bytes(range(32))
+BOUND = scram.BINDING.encode() + b",,"
+
+
+def proved(server: scram.ScramServer, flag: bytes, bound: bytes, mechanism: str) -> scram.Keys:
+    """A client that binds to `bound`."""
+    first = server.first(flag + b"n=,r=abc", mechanism)
+    without_proof = b"c=" + base64.b64encode(flag + bound) + b"," + first.split(b",")[0]
+    auth = b",".join((b"n=,r=abc", first, without_proof))
+    proof = bytes(a ^ b for a, b in zip(KEYS.client_key, hmac.digest(KEYS.stored_key, auth, "sha256"), strict=True))
+    return server.final(without_proof + b",p=" + base64.b64encode(proof))[1]
+
+
+def test_a_bound_proof_is_taken() -> None:
+    server = scram.ScramServer(VERIFIER, end_point=END_POINT)
+    assert server.offered == (scram.PLUS, scram.MECHANISM)
+    assert proved(server, BOUND, END_POINT, scram.PLUS) == KEYS
+    server = scram.ScramServer(VERIFIER, end_point=END_POINT)
+    assert proved(server, b"n,,", b"", scram.MECHANISM) == KEYS, "a client that cannot bind"
+    assert scram.ScramServer(VERIFIER).offered == (scram.MECHANISM,)
+
+
+@pytest.mark.parametrize("bound", [bytes(32), END_POINT[:-1], b"", END_POINT + b"\0"])
+def test_a_proof_bound_to_another_certificate_is_refused(bound: bytes) -> None:
+    """A man in the middle with a certificate of his own; the password is right."""
+    with pytest.raises(WireError, match="channel binding check failed"):
+        proved(scram.ScramServer(VERIFIER, end_point=END_POINT), BOUND, bound, scram.PLUS)
+
+
+DISAGREE = {
+    "downgraded: it could bind and believes that we cannot": (b"y,,", scram.MECHANISM, END_POINT),
+    "PLUS without a binding": (b"n,,", scram.PLUS, END_POINT),
+    "PLUS and yet y": (b"y,,", scram.PLUS, END_POINT),
+    "a binding without PLUS": (BOUND, scram.MECHANISM, END_POINT),
+    "another binding type": (b"p=tls-unique,,", scram.PLUS, END_POINT),
+    "PLUS not offered": (BOUND, scram.PLUS, None),
+    "a mechanism of its own": (b"n,,", "SCRAM-SHA-512", END_POINT),
+}
+
+
+@pytest.mark.parametrize(("flag", "mechanism", "end_point"), DISAGREE.values(), ids=DISAGREE)
+def test_flag_mechanism_and_offer_must_agree(flag: bytes, mechanism: str, end_point: bytes | None) -> None:
+    with pytest.raises(WireError):
+        scram.ScramServer(VERIFIER, end_point=end_point).first(flag + b"n=,r=abc", mechanism)
