@@ -133,7 +133,8 @@ async def test_types_of_the_sessions_own(alice: Any) -> None:
     )
     row = await alice.fetchrow(
         "SELECT (CASE WHEN count(*) > 0 THEN 'good' ELSE 'bad' END)::pg_temp.mood AS m,"
-        " (count(*), 'x')::pg_temp.pair AS p, count(*)::pg_temp.natural AS d, ARRAY[(count(*), 'y')::pg_temp.pair] AS a FROM samples WHERE whole > 250"
+        " (count(*), 'x')::pg_temp.pair AS p, count(*)::pg_temp.natural AS d,"
+        " ARRAY[(count(*), 'y')::pg_temp.pair] AS a FROM samples WHERE whole > 250"
     )
     assert row["m"] == "good" and row["p"]["word"] == "x" and row["p"]["n"] == row["d"] == row["a"][0]["n"]
     asked = "SELECT count(*) FROM samples WHERE whole > 250 AND yes = ($1::pg_temp.mood = 'good')"
