@@ -1,0 +1,156 @@
+"""A client that sends or fetches as much as it can: the others are served meanwhile, and memory stays bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fix_proxy import PASSWORD, BareFacade, ThreadedProxy
+from fix_raw import RawClient, keys_of, shape
+from pg_epsilon_proxy.session.facade_link import MAX_OWED
+from pg_epsilon_proxy.wire import messages
+from pg_epsilon_proxy.wire.messages import FLUSH, SYNC, bind, execute, message, parse, query
+
+PATIENCE = 0.5  # seconds that another session may have to wait; a million Flush messages once held it for 1.6
+ROOM = 40_000_000  # bytes: two directions of sockets and streams, and the test's own copies
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def others_are_served(relay: ThreadedProxy) -> Iterator[None]:
+    """Another session asks all the while, and never waits long."""
+    stop, waits = threading.Event(), [0.0]
+
+    def ask() -> None:
+        with psycopg.connect(**relay.conninfo(autocommit=True)) as connection:
+            started.set()
+            while not stop.is_set():
+                asked = time.monotonic()
+                connection.execute("SELECT 1")
+                waits.append(time.monotonic() - asked)
+                time.sleep(0.005)
+
+    started = threading.Event()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    started.wait(10)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+    assert len(waits) > 3 and max(waits) < PATIENCE, f"waited {max(waits):.2f} s"
+
+
+@pytest.fixture
+def flooding(relay: ThreadedProxy, bare_facade: BareFacade) -> Iterator[Callable[[], RawClient]]:
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> RawClient:
+            client = RawClient(relay.port, keys_of(PASSWORD, bare_facade.verifier("alice") or ""))
+            client.socket.settimeout(60)
+            stack.callback(client.close)
+            return client
+
+        yield connect
+
+
+def test_a_million_flushes(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    client = flooding()
+    with others_are_served(relay):
+        client.send(FLUSH * 1_000_000, query(b"select 1"))
+        assert shape(client.until(b"Z")) == ["T", "D", "C", "ZI"]
+
+
+MANY = {
+    "syncs": (SYNC, 40_000, b"Z"),
+    "empty queries": (query(b""), 20_000, b"Z"),
+    "pipelined statements": (parse(b"", b"select 1") + bind(b"", b"") + execute(b"") + SYNC, 5_000, b"Z"),
+    "malformed flushes": (message(b"H", b"x") + SYNC, 10_000, b"Z"),
+}
+
+
+@pytest.mark.parametrize(("unit", "count", "kind"), MANY.values(), ids=MANY)
+def test_a_pipeline_of_many(
+    relay: ThreadedProxy, flooding: Callable[[], RawClient], unit: bytes, count: int, kind: bytes
+) -> None:
+    """Read while it is sent, as libpq does: every one is answered."""
+    client = flooding()
+    with others_are_served(relay):
+        sender = threading.Thread(target=client.send, args=(unit * count,))
+        sender.start()
+        assert sum(raw[:1] == kind for raw in client.until(kind, count)) == count
+        sender.join(10)
+
+
+def test_many_messages_without_a_flush(flooding: Callable[[], RawClient]) -> None:
+    """More than we let wait: the facade keeps its answers back until somebody asks for them."""
+    client, count = flooding(), 3 * MAX_OWED
+    client.send(parse(b"", b"") * count)
+    time.sleep(0.3)
+    client.send(SYNC)
+    assert sum(raw[:1] == b"1" for raw in client.until(b"Z")) == count
+
+
+def test_a_client_that_never_reads(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    """Its rows stay in the facade, its messages in its own socket."""
+    before = resident()
+    reading, sending = flooding(), flooding()
+    with others_are_served(relay):
+        reading.send(query(b"select repeat('x', 1000) from generate_series(1, 300000)"))
+        sending.socket.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                sending.send(query(b"select repeat('x', 1000)") * 1000)
+        time.sleep(1)
+        assert resident() - before < ROOM
+        found = reading.until(b"Z")
+        assert shape(found[-2:]) == ["C", "ZI"] and len(found) == 300_003
+
+
+def test_rows_for_somebody_who_has_left(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    client = flooding()
+    client.send(query(b"select repeat('x', 1000) from generate_series(1, 3000000)"))
+    client.socket.recv(1000)
+    sessions = relay.server.sessions
+    client.socket.shutdown(socket.SHUT_RDWR)
+    end = time.monotonic() + 8
+    while relay.server.sessions >= sessions and time.monotonic() < end:
+        time.sleep(0.05)
+    assert relay.server.sessions < sessions
+
+
+def test_copy_in_faster_than_the_facade(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    """100 MB in small and in long messages."""
+    before = resident()
+    client = flooding()
+    client.send(query(b"create temp table much (a text)"))
+    client.until(b"Z")
+    small, long = message(b"d", b"x" * 99 + b"\n") * 10_000, message(b"d", b"y" * 999_999 + b"\n")
+    with others_are_served(relay):
+        client.send(query(b"copy much from stdin"))
+        for _ in range(50):
+            client.send(small, long)
+        assert resident() - before < ROOM
+        client.send(message(b"c"), query(b"select count(*) from much"))
+        found = client.until(b"Z", 2)
+    assert messages.read_data_row(found[-3][5:]) == [b"500050"]
+
+
+def test_an_answer_of_one_long_value(flooding: Callable[[], RawClient]) -> None:
+    before = resident()
+    client = flooding()
+    client.send(query(b"select repeat('x', 100000000)"))
+    time.sleep(1)
+    assert resident() - before < ROOM
