@@ -17,6 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from pg_epsilon import choice_joins
 from pg_epsilon.accounting.charges import share
 from pg_epsilon.accounting.curves import round_down
 from pg_epsilon.accounting.margins import laplace_epsilon
@@ -38,13 +39,17 @@ SUM_MAX = 2**62  # of what the declared number of rows can sum up to, lattice un
 
 @dataclass(frozen=True)
 class Choice:
-    """How one aggregate is answered: its estimator, what its measures read, and why it was chosen."""
+    """How one aggregate is answered: its estimator, what its measures read, and why it was chosen.
+
+    statement: the block's statement, if it is not made from `statistics`.
+    """
 
     estimator: Estimator
     statistics: tuple[Statistic, ...]
     candidates: tuple[tuple[str, Fraction | None], ...] = ()
     why: str = "the only mechanism for it"
     warnings: tuple[str, ...] = ()
+    statement: str | None = None
 
     def describe(self, name: str) -> dict[str, Any]:
         """For dp_plan and EXPLAIN: public facts."""
@@ -138,9 +143,26 @@ def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, .
     """
     if not aggregates:
         return ()
+    if choice_joins.concerned(request, aggregates):
+        return (_joined(request, aggregates),)
     _check_mechanism(request, aggregates)
     facts = Facts.of(request, aggregates)
     return tuple(_BUILDERS[a.function](facts, a, _share(request, a, len(aggregates))) for a in aggregates)
+
+
+def _joined(request: Request, aggregates: Sequence[Aggregate]) -> Choice:
+    """The block's one aggregate, by linear programs."""
+    ladder, values = choice_joins.ladder_of(request, aggregates, _share(request, aggregates[0], 1).amount)
+    read, sql = choice_joins.read_of(request, aggregates[0], values)
+    estimator = choice_joins.estimator_of(ladder, values)
+    return Choice(
+        estimator,
+        (read,),
+        ((estimator.mechanism, estimator.expected_error()),),
+        "the only mechanism for result rows of several units and for distinct counts",
+        ("R2T answers from below: the true value is above it, by how much is unknown",),
+        sql,
+    )
 
 
 _ANSWERS: Mapping[str, frozenset[str]] = {

@@ -19,7 +19,7 @@ from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.catalog import Catalog, not_published
-from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError, ReadFailed
 from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe, make_plan
@@ -377,7 +377,10 @@ def _think(plan_: Plan, statistics: list[dict[str, Any]]) -> list[list[int]]:
     """The pure core on the exact statistics; only released integers leave."""
     keys = plan_.request.keys
     exact = collect(statistics, len(keys), [one for choice in plan_.choices for one in choice.statistics])
-    return group_by.core(exact, [key.domain for key in keys], plan_.measures, noise.current())
+    try:
+        return group_by.core(exact, [key.domain for key in keys], plan_.measures, noise.current())
+    except ReadFailed:
+        raise _ShapeClosed(plan_.shape) from None
 
 
 def _now() -> str:
@@ -387,18 +390,20 @@ def _now() -> str:
 def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: str, as_of: str) -> dict[str, Any]:
     """A release as people see it: post-processing of the released integers, the plan and the asked confidence."""
     request = plan_.request
-    n, m = len(request.keys), len(request.aggregates)
+    n, m = len(request.places), len(request.aggregates)
     groups = group_by.groups([key.domain for key in request.keys])
+    rows_ = zip(([group[place] for place in request.places] for group in groups), raw, strict=True)
     return {
         "request_id": request_id,
         "keys": n,
         "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
         "names": _names(plan_),
-        "rows": [[*group, *plan_.texts(cell)] for group, cell in zip(groups, raw, strict=True)],
+        "rows": [[*group, *plan_.texts(cell)] for group, cell in rows_],
         **({"bars": [plan_.bars(cell) for cell in raw]} if request.bars else {}),
         "notice": describe(plan_, path=path, left=catalog.left(plan_, who), as_of=as_of),
     }
 
 
 def _names(plan_: Plan) -> list[str]:
-    return [key.name for key in plan_.request.keys] + [a.name for a in plan_.request.aggregates]
+    request = plan_.request
+    return [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates]

@@ -11,6 +11,10 @@ CHANNEL = "DP006"
 PRIVILEGE = "42501"
 
 
+class ReadFailed(Exception):
+    """The statistics cannot be computed with, for a reason that depends on rows: the shape is closed (§10.3)."""
+
+
 class DPError(Exception):
     """A refusal that is a function of public data and released values only (rule R5).
 

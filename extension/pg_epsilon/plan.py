@@ -16,7 +16,7 @@ from pg_epsilon.mechanisms.estimators import Bar, Estimator
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.request import Request, canonical_text
-from pg_epsilon.query.statistics import needs_row_cap, statement
+from pg_epsilon.query.statistics import Statistic, needs_row_cap, statement
 
 AMOUNTS = frozenset({"epsilon", "rho", "delta"})
 
@@ -110,11 +110,16 @@ def make_plan(request: Request) -> Plan:
         places=tuple(order.index(repr(aggregate.canonical())) for aggregate in request.aggregates),
         charges=tuple(measure.charge() for choice in choices for measure in choice.estimator.measures),
         scope=_scope(request),
-        statement=statement(request, statistics) if choices else None,
-        shape=f"{request.policy.relation_key} {_shape(request)}",
+        statement=_statement(request, choices, statistics),
+        shape=f"{request.source.shape} {_shape(request)}",
         cache_key=hashlib.sha256(canonical_text(request).encode()).hexdigest(),
         capped=needs_row_cap(request, statistics),
     )
+
+
+def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence[Statistic]) -> str | None:
+    own = next((choice.statement for choice in choices if choice.statement is not None), None)
+    return own if own is not None or not choices else statement(request, statistics)
 
 
 def _shape(request: Request) -> str:
@@ -135,7 +140,7 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
     """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values."""
     request = plan.request
     charge = {} if path in ("cache", "declared domain") else plan.charge_text()
-    warnings, kappa = [], request.policy.max_rows_per_unit
+    warnings, kappa = [], request.source.kappa
     rows_of_users = request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates)
     if rows_of_users and all(a.function == "count" for a in request.aggregates) and kappa is not None:
         warnings.append(f"at most {kappa} rows of each unit are counted: the true number may be larger (bias unknown)")
@@ -146,9 +151,9 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
     warnings += dict.fromkeys(warning for choice in plan.choices for warning in choice.warnings)
     info: dict[str, Any] = {
         "call": request.call,
-        "relation": request.policy.relation_key,
+        "relation": request.source.shape,
         "where": request.predicate,
-        "keys": [key.name for key in request.keys],
+        "keys": [request.keys[place].name for place in request.places],
         "groups": request.cells if request.keys else None,
         "path": path,
         "mechanism": plan.mechanism,

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from pg_epsilon.errors import ReadFailed
 from pg_epsilon.mechanisms import truncation_lp
+from pg_epsilon.mechanisms.r2t_join import GRAIN
 from pg_epsilon.mechanisms.truncation_lp import (
-    GRAIN,
     VALUE_MAX,
     Ints,
     Problem,
-    SolverFailed,
     Truncation,
     merged,
     sensitivity,
@@ -162,11 +162,11 @@ def test_a_solver_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     owners = np.array(list(itertools.combinations(range(6), 3)), np.int64)
     one = Truncation(merged(owners, np.ones(20, np.int64)))
     monkeypatch.setattr(one, "_reached", lambda values, t: Fraction(0))
-    with pytest.raises(SolverFailed):
+    with pytest.raises(ReadFailed):
         one.value(4)
     two = Truncation(merged(owners, np.ones(20, np.int64)))
     monkeypatch.setattr(two, "_rounded", lambda dual: (np.zeros(6, np.int64), np.zeros(0, np.int64)))
-    with pytest.raises(SolverFailed):
+    with pytest.raises(ReadFailed):
         two.value(4)
 
 

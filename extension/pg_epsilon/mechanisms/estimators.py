@@ -18,6 +18,7 @@ from typing import Protocol
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.r2t import Ladder
+from pg_epsilon.mechanisms.r2t_join import GRAIN, JoinLadder
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
 
@@ -136,6 +137,38 @@ class Truncated:
 
     def _text(self, value: int) -> str:
         return Number(Additive(1, 1), self.step, self.whole)._text(value * self.step)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A sum or a count by linear programs, released in 1/GRAIN of a value's unit."""
+
+    ladder: JoinLadder
+    step: Fraction = Fraction(1)
+    whole: bool = True
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (self.ladder,)
+
+    @property
+    def mechanism(self) -> str:
+        return f"R2T by linear programs, {len(self.ladder.levels)} levels"
+
+    def present(self, raw: Sequence[int]) -> str | None:
+        return Number(Additive(1, 1), self.step, self.whole)._text(round(Fraction(raw[0], GRAIN)) * self.step)
+
+    def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
+        """The true value is at least the low end with probability 1 - beta/2; for more confidence it is unknown."""
+        enough = Fraction(confidence) <= 1 - Fraction(self.ladder.beta) / 2
+        return self.present(raw) if enough else None, None, None
+
+    def margin(self, confidence: Decimal) -> Fraction | None:
+        return None
+
+    def expected_error(self) -> Fraction | None:
+        """If the largest contribution is in the middle of the ladder; nobody may know where it is."""
+        return Fraction(self.ladder.expected_error(self.ladder.levels[len(self.ladder.levels) // 2])) * self.step
 
 
 @dataclass(frozen=True)

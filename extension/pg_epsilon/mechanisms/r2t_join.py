@@ -7,27 +7,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.margins import laplace_scale
+from pg_epsilon.errors import ReadFailed
 from pg_epsilon.noise import Level, NoiseSource
 
 _WORK = Context(prec=50)
+# Answers are integers of 1/GRAIN of a value's unit, so that their rounding is small beside the least threshold, 1.
+GRAIN = 128
+MERGED_MAX = 4_000_000
 
 
 @dataclass(frozen=True)
 class JoinLadder:
     """The truncations of one sum or distinct count, and its share of the budget.
 
-    levels: thresholds, ascending, the last one the declared global sensitivity; units of the values. width: units per
+    levels: thresholds, ascending, the last one the declared global sensitivity; units of the values. owners: units of a
     result row. distinct: rows of one label count once. beta: the probability that the answer overshoots.
     """
 
     levels: tuple[int, ...]
-    width: int
+    owners: int
     distinct: bool
     epsilon: Decimal
     beta: Decimal
+
+    width = 1  # one column: the merged rows, as one binary value
+    released = 1
+
+    def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
+        """`core` on the block's one cell."""
+        return [(core(cell[0] or None, self, noise, label),) for cell in exact]
 
     def charge(self) -> Charge:
         """epsilon, as L releases at epsilon / L (composition.md §4, R2T)."""
@@ -35,12 +47,10 @@ class JoinLadder:
 
     def ladder(self) -> list[Level]:
         """The levels as they are run, largest threshold first: its solution is where the next one starts."""
-        from pg_epsilon.mechanisms.truncation_lp import sensitivity
-
         share = Fraction(self.epsilon) / len(self.levels)
         ratio = len(self.levels) / Fraction(self.beta)
         log = Fraction(_WORK.ln(_WORK.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
-        moves = [sensitivity(t) for t in reversed(self.levels)]
+        moves = [(GRAIN + 1) * t for t in reversed(self.levels)]
         return [Level(move, math.ceil(Fraction(laplace_scale(move, share)) * log)) for move in moves]
 
     def expected_error(self, t: int) -> float:
@@ -56,11 +66,13 @@ def core(rows: bytes | None, ladder: JoinLadder, noise: NoiseSource, label: str)
     mechanisms/truncation_lp.py. Guarantee: epsilon-DP for adding or removing one unit with every result row that it
     has a part in. With probability 1 - beta/2 the answer is not above the true value.
     """
-    import numpy as np
+    import numpy as np  # not on the way of a count
 
     from pg_epsilon.mechanisms.truncation_lp import Truncation, merged
 
-    table = np.frombuffer(rows or b"", ">i8").astype(np.int64).reshape(-1, ladder.width + 1)
+    if len(rows or b"") > MERGED_MAX * 8 * (ladder.owners + 1):
+        raise ReadFailed
+    table = np.frombuffer(rows or b"", ">i8").astype(np.int64).reshape(-1, ladder.owners + 1)
     owners, last = table[:, :-1], table[:, -1]
     problem = Truncation(
         merged(owners, np.ones(len(last), np.int64), last) if ladder.distinct else merged(owners, last)

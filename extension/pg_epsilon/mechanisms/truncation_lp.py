@@ -20,19 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pg_epsilon.errors import ReadFailed
+from pg_epsilon.mechanisms.r2t_join import GRAIN
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Answers are integers of 1/GRAIN, so that their rounding is small beside the least truncation, 1.
-GRAIN = 128
 # Duals are rounded to multiples of 2^-DUAL_BITS; values are integers up to VALUE_MAX: all sums below are exact.
 DUAL_BITS = 30
 VALUE_MAX = 2**42
 _PIECE_BITS, _CHUNK = 14, 1 << 18
-
-
-class SolverFailed(Exception):
-    """The solver's answer is not as near to the optimum as it must be. Never seen; the call shape is closed then."""
 
 
 def sensitivity(t: int) -> int:
@@ -109,7 +106,7 @@ class Truncation:
     def value(self, t: int, need: int | None = None) -> int | None:
         """An integer v, GRAIN Q(D, t) - 1 < v <= GRAIN Q(D, t) + t; None if v < need is proved before v is known.
 
-        t: an integer of at least 1, in units of the values. Errors: SolverFailed.
+        t: an integer of at least 1, in units of the values. Errors: ReadFailed.
         """
         if t >= self._largest:
             return self._total * GRAIN
@@ -131,7 +128,7 @@ class Truncation:
         bound = self._bound(dual, t)
         reached = self._reached(np.asarray(solver.getSolution().col_value), t)
         if bound > GRAIN * reached + t:
-            raise SolverFailed
+            raise ReadFailed  # the solver's answer is not as near to the optimum as it must be
         return bound
 
     def _bound(self, dual: tuple[Ints, Ints], t: int) -> int:

@@ -16,7 +16,7 @@ from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.source import Source
 
-ROWS, UNITS, COLUMN, VALUE = "rows", "units", "column", "value"
+ROWS, UNITS, COLUMN, VALUE, DISTINCT = "rows", "units", "column", "value", "distinct"
 MEMBERS = frozenset({"function", "argument", "distinct", "filter", "name", "parameters"})
 HINT = (
     "Supported: count(*), count(x), count(distinct unit), sum, avg, stddev, variance, median, percentile_disc and"
@@ -75,6 +75,8 @@ class Parameters:
 class Aggregate:
     """One aggregate: a canonical function of rows, of units, of the rows with a non-null argument, or of its values.
 
+    DISTINCT counts the different values of an argument that is not the unit.
+
     argument and filter are validated SQL; lattice: the integers that stand for the argument's values (of VALUE).
     """
 
@@ -115,8 +117,10 @@ def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Ag
     if function.name != "count":
         return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), scope, fold)
     if parts.get("distinct") is True:
-        _check_unit_argument(argument, source, scope)
-        return Aggregate(UNITS, None, condition, name)
+        if _is_unit(argument, source, scope):
+            return Aggregate(UNITS, None, condition, name)
+        sql = compile_expression(argument or "", scope, fold).sql
+        return Aggregate(DISTINCT, sql, condition, name, parameters=parameters)
     if argument is None:
         raise DPError(OUT_OF_RANGE, "what must be 'rows' or 'units'", "dp_count(relation, predicate, what => 'units')")
     if argument == "*":
@@ -199,18 +203,19 @@ def _number(name: str, value: Any) -> Decimal:
     return number.normalize()
 
 
-def _check_unit_argument(argument: str | None, source: Source, scope: Scope) -> None:
+def _is_unit(argument: str | None, source: Source, scope: Scope) -> bool:
+    """Whether a distinct count is one of units. DP003 where it is neither that nor a count of users' values."""
     if not source.has_user_units:
         raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", "count(*) counts the units: rows.")
     if argument is None:
-        return
+        if source.units:
+            raise DPError(SHAPE, "a result row belongs to several units", "Name the column: count(DISTINCT x).")
+        return True
     node = parse_expression(argument)
     if isinstance(node, ast.ColumnRef):
         item, column = named(node, scope)
-        if column_sql(item, column.name) in source.unit_columns:
-            return
-    hint = "On a dataset whose unit is a user, count(distinct unit_column) counts users."
-    raise DPError(SHAPE, "only the privacy unit can be counted distinctly", hint)
+        return column_sql(item, column.name) in source.unit_columns
+    return False
 
 
 _SLOTS = frozenset({"funcname", "args", "agg_star", "agg_distinct", "agg_filter", "funcformat", "location"})

@@ -57,13 +57,18 @@ class Budget:
 
 @dataclass(frozen=True)
 class Request:
-    """A validated question; everything in it is public. policy: of the first of its source's protected relations."""
+    """A validated question; everything in it is public.
+
+    policy: of the first of its source's protected relations. keys: the distinct ones; places: which of them each key
+    that was asked for is.
+    """
 
     policy: Policy
     source: Source
     call: str
     predicate: str | None
     keys: tuple[Key, ...]
+    places: tuple[int, ...]
     aggregates: tuple[Aggregate, ...]
     budget: Budget
     mechanism: str
@@ -151,8 +156,7 @@ def compile_request(
     )
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
-    if len({key.sql for key in keys}) < len(keys):
-        raise DPError(SHAPE, "a group key is named twice", "Name each key once.")
+    distinct = list({key.sql: key for key in keys}.values())
     mechanism = document.get("mechanism") or settings.get("dp.mechanism") or "auto"
     if mechanism not in MECHANISMS:
         raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
@@ -161,7 +165,8 @@ def compile_request(
         source=source,
         call=str(document.get("call") or "block"),
         predicate=origin.predicate,
-        keys=keys,
+        keys=tuple(distinct),
+        places=tuple(next(i for i, one in enumerate(distinct) if one.sql == key.sql) for key in keys),
         aggregates=aggregates,
         budget=_budget(document.get("budget"), settings, policy),
         mechanism=mechanism,

@@ -9,7 +9,9 @@ from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.classes import Classes, Instance, Node, generators
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.policy import Dataset, Hop, Policy
-from pg_epsilon.query.types import Item, Term
+from pg_epsilon.query.types import INT4, INT8, Item, Term, type_of
+
+_INTEGERS = frozenset({INT4.name, INT8.name, "pg_catalog.int2"})
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,12 @@ class Source:
 
     sql: what follows FROM. conditions: what follows WHERE, to be joined by AND; rows without a unit are excluded there
     (§1.3). unit: SQL of the one unit of a result row; None on row-unit datasets, where a row is its unit, and where a
-    result row has several units, `units`. unit_columns: the columns, as SQL, that always equal `unit`. order: a total
-    order of one unit's result rows, a function of those rows alone (§2.3). kappa: how many result rows of one unit an
-    enforced cap may keep: the bound declared for a relation of which every result row has at most one row of each
-    other; None if there is none. relations: the protected ones, that one first. shape: what is closed if the statement
-    fails.
+    result row has several units, `units`. unit_columns: the columns, as SQL, that always equal `unit`. integer_units:
+    whether keys of units are integers. fanout: in how many result rows one unit may have a part, by the declared rows
+    per unit of each relation; None if one is undeclared. order: a total order of one unit's result rows, a function of
+    those rows alone (§2.3). kappa: how many result rows of one unit an enforced cap may keep: the bound declared for a
+    relation of which every result row has at most one row of each other; None if there is none. relations: the
+    protected ones, that one first. shape: what is closed if the statement fails.
     """
 
     sql: str
@@ -30,6 +33,8 @@ class Source:
     unit: str | None
     units: tuple[str, ...]
     unit_columns: frozenset[str]
+    integer_units: bool
+    fanout: int | None
     order: str
     kappa: int | None
     relations: tuple[Policy, ...]
@@ -111,12 +116,36 @@ def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditio
         conditions=(*conditions, *joins, *(f"{unit} IS NOT NULL" for unit in units)),
         unit=next(iter(units)) if one else None,
         units=() if one else tuple(units),
+        integer_units=_integers(protected),
+        fanout=_fanout([bounds[o.alias] for o in protected]),
         unit_columns=_equal_to(ends[0], occurrences, classes) if one else frozenset(),
         order=_order([o for o in protected if o.alias in chosen]),
         kappa=anchor.policy.max_rows_per_unit if anchor.policy and one and len(chosen) == 1 else None,
         relations=tuple(policies.values()),
         shape=" ".join(sorted({_shape_name(o) for o in occurrences})),
     )
+
+
+def _integers(protected: Sequence[Occurrence]) -> bool:
+    """Whether all keys of units are of an integer type: by the first column of each way to them."""
+    firsts = [
+        o.policy.relation.columns.get(
+            o.policy.unit_path[0].column if o.policy.unit_path else o.policy.unit_column or ""
+        )
+        for o in protected
+        if o.policy is not None
+    ]
+    return all(column is not None and type_of(column).name in _INTEGERS for column in firsts)
+
+
+def _fanout(rows: Sequence[int | None]) -> int | None:
+    """In how many result rows a unit may have a part: through each occurrence, its rows there times those elsewhere."""
+    product = 1
+    for count in rows:
+        if count is None:
+            return None
+        product *= count
+    return len(rows) * product
 
 
 def _one_dataset(policies: Sequence[Policy]) -> Dataset:

@@ -16,17 +16,18 @@ from typing import Any
 from pg_epsilon.query.aggregates import ROWS, UNITS
 from pg_epsilon.query.request import Request
 
-SUM, HISTOGRAM = "sum", "histogram"
+SUM, HISTOGRAM, OWNERS = "sum", "histogram", "owners"
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """What one measure reads: a number of units or rows, a sum of lattice integers, or a histogram of points.
+    """What one measure reads: a number of units or rows, a sum of lattice integers, a histogram of points, or OWNERS.
 
-    of: UNITS, ROWS, SUM or HISTOGRAM. value: SQL of a row's integer, NULL contributes nothing. condition: boolean SQL,
-    only such rows. clamp: with user units, the interval that one unit's total is clamped to, instead of a cap on its
-    rows. levels: thresholds of the positive side, then of the negative one (a ladder); drop: a contribution above a
-    threshold is left out instead of cut.
+    of: UNITS, ROWS, SUM, HISTOGRAM, or OWNERS (merged rows with their units, query/owners.py: the statement's own).
+    value: SQL of a row's integer, NULL contributes nothing. condition: boolean SQL, only such rows. clamp: with user
+    units, the interval that one unit's total is clamped to, instead of a cap on its rows. levels: thresholds of the
+    positive side, then of the negative one (a ladder); drop: a contribution above a threshold is left out instead of
+    cut.
     """
 
     of: str
@@ -44,7 +45,7 @@ class Statistic:
     @property
     def by_rows(self) -> bool:
         """With user units: whether rows, not totals of units, must be capped."""
-        return self.of != UNITS and self.clamp is None and not self.levels
+        return self.of not in (UNITS, OWNERS) and self.clamp is None and not self.levels
 
 
 def needs_row_cap(request: Request, statistics: Sequence[Statistic]) -> bool:
@@ -254,6 +255,8 @@ def collect(
     rows: Iterable[Mapping[str, Any]], keys: int, statistics: Sequence[Statistic]
 ) -> dict[tuple[str | None, ...], list[Any]]:
     """The statement's rows → group → its integers in order; a histogram is one entry, a list of (point, rows)."""
+    if any(s.of == OWNERS for s in statistics):
+        return {(): [row["b"] for row in rows]}
     starts = [sum(s.width for s in statistics[:i]) for i in range(len(statistics))]
     points = {i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM}
     width = sum(s.width for s in statistics)
