@@ -36,6 +36,7 @@ class Attack:
 
     expected: SQLSTATEs and "ok"; value: the first value, if it matters; pays: its question is answered, on some way;
     charged: ledger rows that it makes: in every state if it asks for fresh answers, else where it is asked first.
+    exact: it must make them; else it may be refused, and make none.
     """
 
     name: str
@@ -45,7 +46,12 @@ class Attack:
     value: str | None
     pays: bool
     charged: int
+    exact: bool
     fresh: bool
+
+    def allows(self, charged: int) -> bool:
+        """Whether so many ledger rows are as announced."""
+        return charged == self.charged if self.exact else charged <= self.charged
 
     @property
     def key(self) -> str:
@@ -58,25 +64,26 @@ def attacks(file: str) -> list[Attack]:
     for part in ("\n" + (HERE / file).read_text()).split("\n== ")[1:]:
         head, _, body = part.partition("\n")
         name, expectations, *charges = (field.strip() for field in head.split(" | "))
-        price, fresh = _price(charges)
+        price, exact, fresh = _price(charges)
         ways: dict[str, tuple[frozenset[str], str | None]] = {}
         for item in expectations.split(", "):
             place, _, wanted = item.partition(" ")
             outcome, _, value = wanted.partition("=")
             ways |= {way: (frozenset(outcome.split("/")), value or None) for way in WAYS[place]}
         answered = [way for way, (outcomes, _) in ways.items() if outcomes != {"42501"}]
-        paying = list(ways) if fresh else answered[:1]
+        # Where it is asked first; which way that is nobody knows if it may be refused.
+        paying = list(ways) if fresh else answered[:1] if exact else answered
         found += [
-            Attack(name, way, tuple(steps_of(body)), *wanted, price > 0, price if way in paying else 0, fresh)
+            Attack(name, way, tuple(steps_of(body)), *wanted, price > 0, price if way in paying else 0, exact, fresh)
             for way, wanted in ways.items()
         ]
     return found
 
 
-def _price(field: list[str]) -> tuple[int, bool]:
+def _price(field: list[str]) -> tuple[int, bool, bool]:
     """`charged n [fresh]`: how many ledger rows; a repeat on another way or in another state is free, if not fresh."""
     words = field[0].split() if field else ["charged", "0"]
-    return int(words[1]), words[-1] == "fresh"
+    return int(words[1].removeprefix("<=")), words[1].isdigit(), words[-1] == "fresh"
 
 
 def steps_of(body: str) -> Iterator[Step]:

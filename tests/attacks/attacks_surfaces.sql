@@ -1,7 +1,7 @@
 -- Objects, roles and functions by which one might get at rows, files or others: the same form as attacks.sql.
 
 -- Types, casts and collations of one's own ----------------------------------------------------------------------------------------------------------
-== domain jsonb in pg_temp, then PREPARE over a block | proxy ok/26000, direct 42501/26000
+== domain jsonb in pg_temp, then PREPARE over a block | proxy ok, direct 42501/26000 | charged 1
 CREATE DOMAIN pg_temp.jsonb AS text CHECK (VALUE = 'x')
 ---
 SET dp.epsilon = 0.01
@@ -9,7 +9,7 @@ SET dp.epsilon = 0.01
 PREPARE p AS SELECT count(*) FROM people WHERE age > 76
 ---!
 EXECUTE p
-== domain text in pg_temp, then EXPLAIN | proxy ok/23514, direct 42501
+== domain text in pg_temp, then EXPLAIN | proxy ok, direct 42501
 CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (VALUE = 'x')
 ---
 EXPLAIN SELECT count(*) FROM people WHERE age > 20

@@ -1,6 +1,6 @@
 """Everything an analyst may try, over both ways in: nothing about a row comes back, and nothing is charged.
 
-Each line of attacks*.sql runs on three states of the tables, which differ by one row, and by all of them. Whatever
+Each line of attacks*.sql runs on three states of the tables, which differ by a row or two, and by all of them. Whatever
 comes back (rows, types, command tags, errors in full, notices) must be the same, and what is charged must be what the
 line says.
 """
@@ -8,6 +8,7 @@ line says.
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import psycopg
@@ -16,27 +17,33 @@ from attack_lines import Attack, Mallory, Seen, attacks
 
 from fix_stack import Stack, stack_at_work
 
-FILES = ("attacks.sql", "attacks_catalog.sql", "attacks_forged.sql", "attacks_names.sql", "attacks_surfaces.sql")
+FILES = [f"attacks{part}.sql" for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions")]
 EVERY = [attack for file in FILES for attack in attacks(file)]
 
-# In the private database, beside the standard tables: what an owner has and never published.
+# In the private database, beside the standard tables: what an owner has and never published, and public things.
 WORLD = """
 CREATE TABLE notes (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text);
 CREATE VIEW grown AS SELECT * FROM people WHERE age > 37;
 CREATE MATERIALIZED VIEW ages AS SELECT age, count(*) FROM people GROUP BY age;
 CREATE SEQUENCE ticket;
 CREATE INDEX people_age ON people (age);
+CREATE VIEW adults AS SELECT id, age, sex, city FROM people WHERE age > 20; CALL dp.publish('adults');
+CREATE TABLE visits_of (city text, k int); INSERT INTO visits_of SELECT 'north', i FROM generate_series(1, 100) i;
+CREATE TABLE cities (name text PRIMARY KEY, region text, size int);
+INSERT INTO cities VALUES ('north', 'n', 1), ('south', 's', 2), ('east', 'n', 3), ('west', 'w', 4);
+CALL dp.publish('visits_of', kind => 'public'); CALL dp.publish('cities', kind => 'public');
 """
 # The secret is a row of every relation; the engine's answers to it are in range and its values are hostile.
 SECRET = """
-INSERT INTO people VALUES (-1, 37, 'it''s', '%', 99999, '2024-12-31', 'NaN');
+INSERT INTO people VALUES (-1, 37, 'it''s', '%', 99999, '2024-12-31', 'NaN'),
+  (-2, -2147483648, '', '\\', 'NaN', 'infinity', '-Infinity');
 INSERT INTO customers VALUES (-1, 'secret'); INSERT INTO orders VALUES (-1, -1, '2024-06-06', 'paid');
 INSERT INTO items VALUES (-1, 'sku0', 89); INSERT INTO notes (body) VALUES ('secret'); SELECT nextval('ticket');
 """
 STATES = {
     "present": SECRET,
     "absent": "DELETE FROM items WHERE order_id = -1; DELETE FROM orders WHERE id = -1;"
-    "DELETE FROM customers WHERE id = -1; DELETE FROM people WHERE id = -1; DELETE FROM notes;"
+    "DELETE FROM customers WHERE id = -1; DELETE FROM people WHERE id < 0; DELETE FROM notes;"
     "SELECT nextval('ticket');",
     "empty": "TRUNCATE items, orders, customers, people; SELECT setval('ticket', 1);",
 }
@@ -57,6 +64,20 @@ SECRETS = (
 ACCOUNTS = (
     "SELECT (SELECT count(*) FROM dp.ledger), (SELECT md5(string_agg(a::text, ',' ORDER BY a::text)) FROM dp.account a)"
 )
+
+
+def _wait_for(stack: Stack, table: str) -> None:
+    """The facade follows the policy in its own time."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            with stack.connect("bob") as bob:
+                bob.execute(f"SELECT FROM {table}".encode())
+                return
+        except psycopg.errors.UndefinedTable:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def _enter(stack: Stack, script: str) -> None:
@@ -80,6 +101,7 @@ def observed() -> dict[str, dict[str, Seen]]:
     found: dict[str, dict[str, Seen]] = {CONTROL: {}, **{attack.key: {} for attack in EVERY}}
     with stack_at_work(autovacuum="off") as stack, stack.cluster.connect() as owner:
         stack.cluster.psql(WORLD, user="boss")
+        _wait_for(stack, "cities")
         with stack.connect("bob") as bob:
             for question in BOB:
                 bob.execute(question)
@@ -107,7 +129,8 @@ def test_an_attack_learns_nothing(attack: Attack, observed: dict[str, dict[str, 
         assert first.value == attack.value
     for state, other in seen.items():
         assert other.transcript == first.transcript, f"'present' and {state!r} can be told apart"
-        assert other.charged == (attack.charged if attack.fresh or other is first else 0), f"charged in state {state!r}"
+        again = other is not first and not attack.fresh
+        assert other.charged == 0 if again else attack.allows(other.charged), f"charged in state {state!r}"
 
 
 def test_the_states_can_be_told_apart_by_who_may_look(observed: dict[str, dict[str, Seen]]) -> None:

@@ -71,7 +71,8 @@ def planned(sessions: dict[bool, psycopg.Connection[Any]]) -> set[int]:
     """Numbers that EXPLAIN says of any such question: public."""
     transcript: list[Any] = []
     sessions[False].execute(f"SET dp.epsilon = {EPSILON}".encode())
-    run_steps(sessions[False], steps_of(asked("EXPLAIN {block}")), False, transcript)
+    both = "EXPLAIN {block}\n---\nEXPLAIN (FORMAT JSON) {block}"
+    run_steps(sessions[False], steps_of(asked(both)), False, transcript)
     return numbers(transcript)
 
 
