@@ -59,21 +59,26 @@ class Catalog:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self._policies: dict[tuple[str, str], Policy] = {}
-        self._public: dict[tuple[str, str], tuple[int, Relation]] = {}
+        self._policies: dict[tuple[str, str], tuple[int, Policy | Relation]] = {}
 
     def policy_version(self) -> int:
         return int(self._execute("SELECT version FROM dp.policy_state", [], [])[0]["version"])
 
-    def policy(self, schema: str, name: str) -> Policy:
-        """The policy of one relation; 42501 if it is not protected."""
-        key = (schema, name)
+    def relation(self, schema: str, name: str) -> Policy | Relation:
+        """What a name in a question means: a protected relation's policy or a public table; 42501 if neither."""
+        key, version = (schema, name), self.policy_version()
         kept = self._policies.get(key)
-        if kept is not None and kept.version == self.policy_version():
-            return kept
+        if kept is None or kept[0] != version:
+            found = self._protected(schema, name) or self._public(schema, name)
+            if found is None:
+                raise not_published(f"{schema}.{name}")
+            self._policies[key] = kept = version, found
+        return kept[1]
+
+    def _protected(self, schema: str, name: str) -> Policy | None:
         found = self._execute("SELECT dp._policy_of($1, $2)::text AS policy", ["name", "name"], [schema, name])
         if found[0]["policy"] is None:
-            raise not_published(f"{schema}.{name}")
+            return None
         document = json.loads(found[0]["policy"])
         if document.pop("unit_path_broken"):
             raise DPError(
@@ -87,18 +92,12 @@ class Catalog:
                 f"{schema}.{name} shares rows with another protected relation",
                 "One row has one account: the owner detaches the part or unprotects one of them: see dp.check().",
             )
-        self._policies[key] = policy = policy_from_json(document)
-        return policy
+        return policy_from_json(document)
 
-    def relation(self, schema: str, name: str) -> Policy | Relation:
-        """What a name in a question means: a protected relation's policy or a public table; 42501 if neither."""
-        key, version = (schema, name), self.policy_version()
-        kept = self._public.get(key)
-        if kept is not None and kept[0] == version:
-            return kept[1]
+    def _public(self, schema: str, name: str) -> Relation | None:
         found = self._execute("SELECT dp._public_of($1, $2)::text AS public", ["name", "name"], [schema, name])
         if found[0]["public"] is None:
-            return self.policy(schema, name)
+            return None
         document = json.loads(found[0]["public"])
         if document["part_protected"]:
             raise DPError(
@@ -112,8 +111,7 @@ class Catalog:
                 f"the engine may not read {schema}.{name}",
                 "The owner publishes it again, kind => 'public', and without row-level security.",
             )
-        self._public[key] = version, public_from_json(document)
-        return self._public[key][1]
+        return public_from_json(document)
 
     def authorise(self, policy: Policy, who: str) -> None:
         """42501 unless the asker is an analyst with an allotment in the dataset, now (composition.md §14.11)."""

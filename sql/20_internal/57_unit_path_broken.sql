@@ -8,13 +8,13 @@ BEGIN
   SELECT * INTO policy FROM dp.relation_policy p WHERE p.relation = _unit_path_broken.relation;
   FOR i IN 1 .. COALESCE(cardinality(policy.unit_path), 0) - 1 LOOP
     IF (SELECT count(DISTINCT k.confrelid) FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-        WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = policy.unit_path[i]) > 1 THEN
+        WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = source AND a.attname = policy.unit_path[i]) > 1 THEN
       RETURN true;
     END IF;
     SELECT k.confrelid INTO source FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-    WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = policy.unit_path[i] ORDER BY k.oid LIMIT 1;
+    WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = source AND a.attname = policy.unit_path[i] ORDER BY k.oid LIMIT 1;
     IF NOT EXISTS (SELECT FROM dp.relation_policy q WHERE q.relation = source AND q.dataset = policy.dataset
-                     AND COALESCE(q.unit_path, ARRAY[q.unit_column]) = policy.unit_path[i + 1:]) THEN
+                     AND COALESCE(q.unit_path, ARRAY[q.unit_column]) = policy.unit_path[i + 1:] AND q.other_units IS NULL) THEN
       RETURN true;
     END IF;
   END LOOP;

@@ -11,7 +11,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT hop.i + 1, f.confrelid, hop.path
     FROM hop JOIN pg_attribute a ON a.attrelid = hop.source AND a.attname = hop.path[hop.i + 1]
     JOIN LATERAL (SELECT k.confrelid FROM pg_constraint k
-                  WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = hop.source AND k.conkey = ARRAY[a.attnum]
+                  WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = hop.source AND k.conkey = ARRAY[a.attnum]
                   ORDER BY k.oid LIMIT 1) f ON true
     WHERE hop.i + 1 < cardinality(hop.path)
   )
@@ -33,7 +33,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                                      FROM pg_constraint k
                                      JOIN pg_attribute sa ON sa.attrelid = hop.source AND sa.attname = hop.path[hop.i + 1]
                                      JOIN pg_attribute ra ON ra.attrelid = k.confrelid AND ra.attnum = k.confkey[1]
-                                     WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = hop.source
+                                     WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = hop.source
                                        AND k.conkey = ARRAY[sa.attnum] ORDER BY k.oid LIMIT 1) ref ON nxt.i IS NOT NULL
                   LEFT JOIN pg_class t ON t.oid = nxt.source LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
                   WHERE hop.path IS NOT NULL),

@@ -29,9 +29,9 @@ BEGIN
     END IF;
     EXIT WHEN unit_path IS NULL OR i = cardinality(unit_path);
     SELECT k.confrelid INTO target FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-    WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i] ORDER BY k.oid LIMIT 1;
+    WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i] ORDER BY k.oid LIMIT 1;
     IF (SELECT count(DISTINCT k.confrelid) FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-        WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i]) > 1 THEN
+        WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = source AND a.attname = unit_path[i]) > 1 THEN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s has foreign keys to several relations', unit_path[i], source),
         HINT = 'A step of unit_path leads to one relation: drop the other foreign key, or use another column.';
     END IF;
@@ -43,8 +43,8 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, is not protected in dataset %L', target, dataset), HINT = format('CALL dp.protect(%L, %L, ...) first.', target, dataset);
     END IF;
     -- who owns a step decides with it about every row that leads through it
-    IF NOT EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = target AND COALESCE(p.unit_path, ARRAY[p.unit_column]) = unit_path[i + 1:]) THEN
-      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, has another unit than the rest of the path', target),
+    IF NOT EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = target AND COALESCE(p.unit_path, ARRAY[p.unit_column]) = unit_path[i + 1:] AND p.other_units IS NULL) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s, a step of unit_path, has another unit than the rest of the path, or several', target),
         HINT = format('Its unit is %s: a path through it ends with that.', (SELECT COALESCE(p.unit_path, ARRAY[p.unit_column])::text FROM dp.relation_policy p WHERE p.relation = target));
     END IF;
     source := target;
@@ -81,7 +81,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_attribute a, pg_attribute b WHERE a.attrelid = relation AND a.attname = first_ AND b.attrelid = relation AND b.attname = item
                    AND (dp._base_type(a.atttypid, a.atttypmod)).base = (dp._base_type(b.atttypid, b.atttypmod)).base AND a.attcollation = b.attcollation)
        OR EXISTS (SELECT FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-                  WHERE k.contype = 'f' AND k.convalidated AND k.conrelid = relation AND a.attname = first_ AND unit_path IS NOT NULL
+                  WHERE k.contype = 'f' AND k.conparentid = 0 AND k.convalidated AND k.conrelid = relation AND a.attname = first_ AND unit_path IS NOT NULL
                     AND NOT EXISTS (SELECT FROM pg_constraint o JOIN pg_attribute b ON b.attrelid = o.conrelid AND o.conkey = ARRAY[b.attnum]
                                     WHERE o.contype = 'f' AND o.convalidated AND o.conrelid = relation AND b.attname = item
                                       AND o.confrelid = k.confrelid AND o.confkey = k.confkey)) THEN

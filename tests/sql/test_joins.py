@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -290,3 +291,165 @@ def test_refused(
         )
     with refused(sqlstate, words):
         ask(alice, document(tables, where, **members))
+
+
+def random_join(rng: random.Random) -> str:
+    """Two or three relations and random equalities between them: of keys, of units, of anything, under OR, or none."""
+    names = rng.choices([*OWNED], k=rng.choice([2, 2, 3]))
+    lines, columns = [], {}
+    for i, name in enumerate(names):
+        alias = "abc"[i]
+        columns[alias] = JOINABLE[name]
+        conditions = []
+        for earlier in "abc"[:i]:
+            for _ in range(rng.choice([1, 1, 2]) if earlier == "abc"[i - 1] else rng.choice([0, 1])):
+                left, right = rng.choice(columns[earlier]), rng.choice(columns[alias])
+                equal = f"{earlier}.{left} = {alias}.{right}"
+                conditions.append(
+                    rng.choice([equal] * 6 + [f"({equal} OR {alias}.{right} = 3)", f"{alias}.{right} = 3"])
+                )
+        lines.append(f"{name} {alias}" + (f" ON {' AND '.join(conditions)}" if conditions else ""))
+    return "\n".join(lines)
+
+
+JOINABLE = {
+    "customers": ["id"],
+    "orders": ["id", "customer_id", "customer_id", "amount"],
+    "items": ["order_id", "order_id", "line", "qty"],
+    "calls": ['"order"'],
+    "logins": ["who"],
+}
+
+
+def test_random_joins_lose_exactly_the_rows_of_a_removed_unit(root: Connection) -> None:
+    fill(root, 7, customers=5)
+    rng, several = random.Random(11), 0
+    for _ in range(120):
+        tables = random_join(rng)
+        source = source_of(root, document(tables))
+        assert "refused" not in source, (tables, source)
+        several += bool(source["units"])
+        before = result_rows(root, source)
+        for unit in rng.sample(range(1, 6), 2):
+            with root.transaction(force_rollback=True):
+                for table in ("items", "calls", "logins", "orders", "customers"):
+                    root.execute(f"DELETE FROM {table} WHERE {OWNED[table].format(u=unit)}")
+                after = result_rows(root, source)
+            kept = Counter({row: n for row, n in before.items() if str(unit) not in row[-1].strip("{}").split(",")})
+            assert after == kept, (tables, unit)
+    assert 20 < several < 110, "both sorts occur"
+
+
+def test_a_row_unit_relation_joins_public_tables_and_keeps_its_partitions(root: Connection, alice: Connection) -> None:
+    fill(root, 3)
+    tables = "regions r\n people p ON p.city = r.name"
+    week = "p.day BETWEEN '2024-01-08' AND '2024-01-14' AND rank > 0"
+    source = source_of(root, document(tables, week))
+    assert source["leaves"] == ["[2024-01-08,2024-01-15)"] and source["unit"] is None and source["units"] == []
+    assert """r."day" >= '2024-01-08'""" in source["where"]
+    expected = plain(root, f"SELECT count(*)::text FROM people p JOIN regions r ON p.city = r.name WHERE {week}")
+    assert ask(alice, document(tables, week)) == [list(row) for row in expected]
+    charged = "SELECT scope::text FROM dp.ledger ORDER BY at DESC LIMIT 1"
+    assert "2024-01-08" in str(plain(root, charged)[0][0])
+    both = "people p\n regions r ON p.city = r.name AND p.day = '2024-01-09'"
+    assert source_of(root, document(both))["leaves"] == ["[2024-01-08,2024-01-15)"]
+
+
+def test_inheritance_children_make_no_two_rows_one(cluster: Cluster, root: Connection) -> None:
+    """A key is unique in the parent's own rows only: a child may repeat it, for another unit."""
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE folders (id int PRIMARY KEY, owner int); CREATE TABLE more () INHERITS (folders)")
+        boss.execute("CREATE TABLE files (id int PRIMARY KEY, folder int REFERENCES folders)")
+        boss.execute("CALL dp.protect('folders', 'shop', unit_column => 'owner', max_rows_per_unit => 1)")
+        boss.execute("CALL dp.protect('files', 'shop', unit_path => '{folder,owner}')")
+        for table, column in (("folders", "id"), ("folders", "owner"), ("files", "folder"), ("files", "id")):
+            boss.execute(f"CALL dp.describe_column('{table}', '{column}')")
+        boss.execute("CALL dp.publish('folders'); CALL dp.publish('files')")
+        boss.execute(
+            "INSERT INTO folders VALUES (1, 10); INSERT INTO more VALUES (1, 20); INSERT INTO files VALUES (5, 1)"
+        )
+    tables = "files f\n folders d ON d.id = f.folder"
+    source = source_of(root, document(tables))
+    assert len(source["units"]) == 2 and source["kappa"] is None and "ONLY" in source["sql"]
+    assert sorted(row[-1] for row in result_rows(root, source)) == ["{10,10}", "{10,20}"]
+    same = source_of(root, document("folders a\n folders b ON a.id = b.id"))
+    assert len(same["units"]) == 2, "equal keys, two rows"
+    with cluster.connect("boss") as boss:
+        boss.execute("ALTER TABLE more NO INHERIT folders; ALTER TABLE folders ADD note text")
+    one = source_of(root, document(tables))
+    assert one["units"] == [] and one["unit"] and "ONLY" not in one["sql"]
+
+
+def test_a_partitioned_parent_is_read_whole(cluster: Cluster, root: Connection) -> None:
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE wide (id int PRIMARY KEY, owner int) PARTITION BY RANGE (id)")
+        boss.execute("CREATE TABLE wide_1 PARTITION OF wide FOR VALUES FROM (0) TO (10)")
+        boss.execute("CREATE TABLE parts (wide int REFERENCES wide, kind text)")
+        boss.execute("CALL dp.protect('wide', 'shop', unit_column => 'owner')")
+        boss.execute("CALL dp.protect('parts', 'shop', unit_path => '{wide,owner}', max_rows_per_unit => 3)")
+        for table, column in (("wide", "id"), ("parts", "wide")):
+            boss.execute(f"CALL dp.describe_column('{table}', '{column}'); CALL dp.publish('{table}')")
+        boss.execute(
+            "INSERT INTO wide VALUES (1, 10), (2, NULL); INSERT INTO parts VALUES (1, 'x'), (2, 'y'), (NULL, 'z')"
+        )
+    for tables in ("parts", "parts p\n wide w ON w.id = p.wide"):
+        source = source_of(root, document(tables))
+        assert source["kappa"] == 3 and "ONLY" not in source["sql"]
+        assert [row[-1] for row in result_rows(root, source)] == ["{10}"]
+
+
+def test_a_foreign_key_that_is_not_valid_or_gone_closes_the_way(cluster: Cluster, alice: Connection) -> None:
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE notes (o bigint)")
+        boss.execute("ALTER TABLE notes ADD CONSTRAINT fk FOREIGN KEY (o) REFERENCES orders NOT VALID")
+        with refused("DP005", "validated foreign key"):
+            boss.execute("CALL dp.protect('notes', 'shop', unit_path => '{o,customer_id}')")
+        boss.execute("ALTER TABLE notes VALIDATE CONSTRAINT fk")
+        boss.execute("CALL dp.protect('notes', 'shop', unit_path => '{o,customer_id}')")
+        boss.execute("CALL dp.describe_column('notes', 'o'); CALL dp.publish('notes')")
+        units = {"aggregates": [{"function": "count", "argument": None, "distinct": True}]}
+        assert ask(alice, document("notes n\n orders o ON o.id = n.o", **units))
+        boss.execute("ALTER TABLE notes DROP CONSTRAINT fk")
+        with refused("DP006", "broken"):
+            ask(alice, document("notes n\n orders o ON o.id = n.o", **units))
+
+
+def test_a_step_of_a_path_has_the_unit_that_the_path_ends_with(cluster: Cluster, alice: Connection) -> None:
+    """Else who owns the step decides about rows that are counted as another's (composition.md §1.1)."""
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE visits (id int PRIMARY KEY, guest int, host int)")
+        boss.execute("CREATE TABLE meals (visit int REFERENCES visits)")
+        boss.execute("CALL dp.protect('visits', 'shop', unit_column => 'guest')")
+        with refused("DP005", "another unit"):
+            boss.execute("CALL dp.protect('meals', 'shop', unit_path => '{visit,host}')")
+        boss.execute("CALL dp.protect('meals', 'shop', unit_path => '{visit,guest}'); CALL dp.publish('meals')")
+        units = {"aggregates": [{"function": "count", "argument": None, "distinct": True}]}
+        assert ask(alice, document("meals", **units))
+        boss.execute("CALL dp.unprotect('visits'); CALL dp.protect('visits', 'shop', unit_column => 'host')")
+        with refused("DP006", "broken"):
+            ask(alice, document("meals", **units))
+        boss.execute("CALL dp.unprotect('visits')")
+        boss.execute("CALL dp.protect('visits', 'shop', unit_column => 'guest', other_units => '{host}')")
+        with refused("DP006", "broken"):
+            ask(alice, document("meals", **units))
+
+
+def test_types_between_which_equality_does_not_chain_join_no_units(cluster: Cluster, root: Connection) -> None:
+    with cluster.connect("boss") as boss:
+        boss.execute("CREATE TABLE a8 (u bigint, f float8, c char(3)); CREATE TABLE b8 (u numeric, f float8, c text)")
+        for table in ("a8", "b8"):
+            boss.execute(f"CALL dp.protect('{table}', 'shop', unit_column => 'u'); CALL dp.publish('{table}')")
+            for column in "ufc":
+                boss.execute(f"CALL dp.describe_column('{table}', '{column}')")
+    for on, units in (
+        ("a.u = b.u", 0),
+        ("a.u = a.f AND a.f = b.u", 2),
+        ("a.c = b.c", 2),
+        ("a.f = b.f AND a.u = b.u", 0),
+    ):
+        if "a.f = b.u" in on:
+            assert source_of(root, document(f"a8 a\n b8 b ON {on}"))["refused"] == "DP003", "float8 = numeric may raise"
+        else:
+            assert len(source_of(root, document(f"a8 a\n b8 b ON {on}"))["units"]) == units, on
+    chained = "a8 a\n a8 m ON m.f = a.u\n a8 b ON m.f = b.u"
+    assert len(source_of(root, document(chained))["units"]) == 3, "2^53 and 2^53 + 1 are one float8"

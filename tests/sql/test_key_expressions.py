@@ -252,6 +252,13 @@ def test_refused(cluster: Cluster, alice: Connection, sqlstate: str, expression:
         ask(alice, document("facts", keys=[expression]))
 
 
+def test_a_key_may_be_named_twice(root: Connection, alice: Connection) -> None:
+    once = ask(alice, document("facts", keys=["c", "i > 3"]))
+    assert len(once) == 4
+    twice = ask(alice, document("facts", keys=["c", "i > 3", "facts.c", "3 < i"]))
+    assert twice == [[c, i, c, i, n] for c, i, n in once], "the same question, from the cache"
+
+
 def test_the_answer_itself(root: Connection, alice: Connection) -> None:
     """Four draws of DLap(1/30), each away from 0 with probability below 2e-13."""
     request = document("facts", keys=["width_bucket(i, 0, 20, 2)"])
