@@ -26,7 +26,8 @@ class QueryBlock:
     """The aggregate core of a SELECT over protected relations: FROM, WHERE, GROUP BY, every distinct aggregate.
 
     slot: the derived table that now stands in FROM. leaves: the relations, joined by ons (one each; the first's is
-    None). keys, where: resolved expressions. core: the block's own SQL, for types only. bars: columns of bounds behind
+    None). keys, where: resolved expressions. core: the block's own SQL, for types only; inputs: for each key that is an
+    expression, by its number, SQL for the types of the columns in it. bars: columns of bounds behind
     the aggregates; types: of the aggregates, once the facade was asked. source: the client's whole text, while it is
     the text that an error's position is shown in.
     """
@@ -40,6 +41,7 @@ class QueryBlock:
     aggregates: tuple[Aggregate, ...]
     core: str
     grouped: bool
+    inputs: Mapping[int, str] = field(default_factory=dict)
     bars: list[Bar] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     source: str | None = None

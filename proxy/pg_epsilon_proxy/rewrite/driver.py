@@ -28,6 +28,8 @@ from .units import Meaning, Note, Unit
 MAX_STATEMENT = 131_072
 # The printer knows the MERGE of PostgreSQL 17 only: 15 does not read WHEN NOT MATCHED BY TARGET.
 _MERGE_INSTEAD = "keep the answer in a temporary table first, and merge that"
+# text, varchar, char: whose values have a collation.
+COLLATED = frozenset({25, 1043, 1042})
 _NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
 
 
@@ -271,7 +273,14 @@ async def _types(
 
 
 async def _core_types(block: QueryBlock, oids: Sequence[int], io: SessionIO) -> list[str]:
-    return await probes.column_types(io, (await io.describe(block.core, oids)).fields or ())
+    fields = (await io.describe(block.core, oids)).fields or ()
+    types = await probes.column_types(io, fields)
+    for number, columns in block.inputs.items():
+        if fields[number].type_oid in COLLATED:
+            # A description tells a column's collation, not an expression's: that is its columns'.
+            found = await probes.column_types(io, (await io.describe(columns, oids)).fields or ())
+            types[number] += one_collation(found, columns)
+    return types
 
 
 async def _in_parser(io: SessionIO, function: Any, *args: Any) -> Any:
@@ -280,6 +289,16 @@ async def _in_parser(io: SessionIO, function: Any, *args: Any) -> Any:
         return await io.in_parser(function, *args)
     except RecursionError:
         raise refusals.too_deep() from None
+
+
+def one_collation(types: Sequence[str], columns: str) -> str:
+    """The COLLATE that expressions over columns of these types have; "": the default. Error: DP003 if there are two."""
+    named = {" COLLATE ".join(["", *kind.split(" COLLATE ")[1:]]) for kind in types} - {""}
+    if len(named) > 1:
+        raise refusals.shape(
+            f"a group key mixes the collations of its columns ({columns})", "group by the columns themselves"
+        )
+    return next(iter(named), "")
 
 
 def _relevant(item: Statement, io: SessionIO) -> bool:

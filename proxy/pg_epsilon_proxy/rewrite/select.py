@@ -24,7 +24,7 @@ from .outside import Outside
 from .positions import location
 from .resolve import Resolver, from_item
 from .source import Source, SourceBuilder, conjunction, conjuncts
-from .tree import replace, sql_text, strings
+from .tree import replace, sql_text, strings, walk
 
 # Which part of a block SELECT each field is: its core, post-processing that stays outside, or the words of a refusal.
 _FIELDS: dict[str, str] = {
@@ -125,6 +125,7 @@ class SelectCompiler:
             keys=self._keys.expressions,
             aggregates=tuple(item for _, item, _ in self._aggregates.values()),
             core=self._core(leaves, conjunction([*(on for on in ons if on is not None), *([rest] if rest else [])])),
+            inputs={n: _columns(leaves, key) for n, key in enumerate(self._keys.expressions) if not _plain(key)},
             grouped=grouped,
         )
 
@@ -237,6 +238,23 @@ def _equality(condition: Any) -> bool:
         and isinstance(condition.lexpr, ast.ColumnRef)
         and isinstance(condition.rexpr, ast.ColumnRef)
     )
+
+
+def _plain(key: Any) -> bool:
+    return isinstance(key, ast.ColumnRef)
+
+
+def _columns(leaves: tuple[Leaf, ...], key: Any) -> str:
+    """The columns that an expression reads, for their collations; never run."""
+    several = len(leaves) > 1
+    inputs = {sql_text(node): node for node in walk(key) if isinstance(node, ast.ColumnRef)}
+    select = ast.SelectStmt(
+        targetList=tuple(ast.ResTarget(val=node if several else bare_columns(node)) for node in inputs.values()),
+        fromClause=tuple(_core_item(leaf, several) for leaf in leaves),
+        limitOption=enums.LimitOption.LIMIT_OPTION_DEFAULT,
+        op=enums.SetOperation.SETOP_NONE,
+    )
+    return sql_text(select)
 
 
 def _core_item(leaf: Leaf, several: bool) -> Any:
