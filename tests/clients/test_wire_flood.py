@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import threading
 import time
@@ -19,7 +20,7 @@ from pg_epsilon_proxy.session.facade_link import MAX_OWED
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.messages import FLUSH, SYNC, bind, execute, message, parse, query
 
-PATIENCE = 0.5  # seconds that another session may have to wait; a million Flush messages once held it for 1.6
+PATIENCE = 1.0  # seconds that another session may have to wait; a million Flush messages once held it for 1.6
 ROOM = 40_000_000  # bytes: two directions of sockets and streams, and the test's own copies
 
 
@@ -131,18 +132,25 @@ def test_rows_for_somebody_who_has_left(relay: ThreadedProxy, flooding: Callable
     assert relay.server.sessions < sessions
 
 
-def test_copy_in_faster_than_the_facade(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
-    """100 MB in small and in long messages."""
-    before = resident()
+def test_copy_in_while_the_facade_does_not_read(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    """100 MB in small and in long messages; its backend is stopped, then goes on."""
     client = flooding()
     client.send(query(b"create temp table much (a text)"))
     client.until(b"Z")
-    small, long = message(b"d", b"x" * 99 + b"\n") * 10_000, message(b"d", b"y" * 999_999 + b"\n")
+    data = (message(b"d", b"x" * 99 + b"\n") * 10_000 + message(b"d", b"y" * 999_999 + b"\n")) * 50
+    before, backend = resident(), client.key[0]
+    client.send(query(b"copy much from stdin"))
+    assert client.receive()[:1] == b"G"
     with others_are_served(relay):
-        client.send(query(b"copy much from stdin"))
-        for _ in range(50):
-            client.send(small, long)
-        assert resident() - before < ROOM
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            sender = threading.Thread(target=client.send, args=(data,))
+            sender.start()
+            time.sleep(1)
+            assert sender.is_alive() and resident() - before < ROOM
+        finally:
+            os.kill(backend, signal.SIGCONT)
+        sender.join(30)
         client.send(message(b"c"), query(b"select count(*) from much"))
         found = client.until(b"Z", 2)
     assert messages.read_data_row(found[-3][5:]) == [b"500050"]
@@ -153,4 +161,18 @@ def test_an_answer_of_one_long_value(flooding: Callable[[], RawClient]) -> None:
     client = flooding()
     client.send(query(b"select repeat('x', 100000000)"))
     time.sleep(1)
+    assert resident() - before < ROOM
+
+
+def test_notices_and_errors_as_long_as_values(relay: ThreadedProxy, flooding: Callable[[], RawClient]) -> None:
+    """They are held whole, so their ends are cut off; the session goes on."""
+    before = resident()
+    clients = [flooding() for _ in range(6)]
+    text = "do $$ begin raise {} '%', repeat('é', 5000000); end $$"
+    for client in clients:
+        client.send(query(text.format("notice").encode()), query(text.format("exception").encode()))
+    for client in clients:
+        found = [raw for raw in client.until(b"Z", 2) if raw[:1] != b"S"]
+        assert [raw[:1] for raw in found] == [b"N", b"C", b"Z", b"E", b"Z"]
+        assert all(set(messages.read_fields(raw)["M"].decode()) == {"é", " "} for raw in (found[0], found[3]))
     assert resident() - before < ROOM

@@ -24,7 +24,7 @@ from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Framer, Piece, split
 
 RESERVED = b"_pge_"
-MAX_ANSWER = 64 << 20  # one message of the facade other than a row
+MAX_ANSWER = 1 << 20  # bytes of one message of the facade other than a row, a notice, an error
 MAX_OWED = 5_000  # answers: beyond it nothing more is read from the client until the facade has caught up
 WRITE_THROUGH = 1 << 16  # bytes: longer ones are not gathered
 MAX_PROBE_ROWS = 16 << 20  # bytes of rows that a probe may return: settings, names, bound values
@@ -83,7 +83,7 @@ class FacadeLink:
         self.writer = writer
         self.pending = Pending()
         self.statuses = statuses
-        self.framer = Framer({}, default=MAX_ANSWER, stream=b"Dd")
+        self.framer = Framer({}, default=MAX_ANSWER, stream=b"Dd", shorten=b"EN")
         self.late: bytes | None = None
         self.last_error: bytes = b""
         self.probed = False

@@ -9,6 +9,7 @@ HEADER = 5
 STREAM_ABOVE = (
     65536  # a longer row or COPY chunk is passed on in parts, so that one value cannot fill the proxy's memory
 )
+SHORTEN_ABOVE = 1 << 20  # an error or notice longer than this loses its end: it is held whole while it is read
 MAX_LENGTH = 0x3FFFFFFF  # PostgreSQL's own limit of one message
 
 
@@ -33,13 +34,18 @@ class Framer:
     """Cuts a byte stream into messages.
 
     limits: greatest size in bytes of a whole message by kind; default: of every other kind, 0 refuses it.
-    stream: kinds whose messages may come merged, or in parts when longer than STREAM_ABOVE.
+    stream: kinds whose messages may come merged, or in parts when longer than STREAM_ABOVE; shorten: kinds made of
+    fields (ErrorResponse, NoticeResponse) that are cut when longer than SHORTEN_ABOVE.
     """
 
-    def __init__(self, limits: Mapping[int, int], *, default: int = 0, stream: bytes = b"") -> None:
+    def __init__(
+        self, limits: Mapping[int, int], *, default: int = 0, stream: bytes = b"", shorten: bytes = b""
+    ) -> None:
         self._limits = limits
         self._default = default
         self._stream = frozenset(stream)
+        self._shorten = frozenset(shorten)
+        self._dropping = 0
         self._buffer = bytearray()
         self._kind = 0
         self._left = 0
@@ -53,13 +59,13 @@ class Framer:
         """Messages completed by these bytes. Raises WireError after those that precede the broken one."""
         buffer = self._buffer
         buffer += data
-        position = 0
+        position = self._drop(0)
         try:
             while position < len(buffer):
                 piece = self._next(buffer, position)
                 if piece is None:
                     return
-                position += len(piece.data)
+                position = self._drop(position + len(piece.data))
                 yield piece
         finally:
             del buffer[:position]
@@ -72,6 +78,11 @@ class Framer:
             return None
         kind = buffer[position]
         size = self._size(buffer, position)
+        if kind in self._shorten and size > SHORTEN_ABOVE:
+            if available < SHORTEN_ABOVE:
+                return None
+            self._dropping = size - SHORTEN_ABOVE
+            return Piece(kind, _shortened(bytes(buffer[position : position + SHORTEN_ABOVE])))
         if kind not in self._stream:
             return Piece(kind, bytes(buffer[position : position + size])) if available >= size else None
         if available >= size:
@@ -80,6 +91,12 @@ class Framer:
             return None
         self._kind, self._left = kind, size
         return self._part(buffer, position, available)
+
+    def _drop(self, position: int) -> int:
+        """Where the next message begins, once what is cut off the last one is skipped."""
+        skipped = min(self._dropping, len(self._buffer) - position)
+        self._dropping -= skipped
+        return position + skipped
 
     def _part(self, buffer: bytearray, position: int, size: int) -> Piece:
         self._left -= size
@@ -98,6 +115,8 @@ class Framer:
         kind = buffer[position]
         length = int.from_bytes(buffer[position + 1 : position + HEADER], "big")
         limit = self._limits.get(kind, self._default)
+        if kind in self._shorten:
+            limit = MAX_LENGTH
         if limit == 0:
             raise WireError(f"invalid frontend message type {kind}")
         if length < 4:
@@ -105,6 +124,16 @@ class Framer:
         if length + 1 > limit:
             raise WireError("message is too long", "54000")
         return length + 1
+
+
+def _shortened(head: bytes) -> bytes:
+    """A message of fields from its beginning, of the same length; the last text ends early."""
+    body = head[HEADER:-2].rstrip(b"\0")
+    for _ in range(3):  # what UTF-8 may have of a character whose end is lost
+        if body[-1:] >= b"\x80":
+            body = body[:-1]
+    body += b" " * (len(head) - HEADER - 2 - len(body)) + b"\0\0"
+    return head[:1] + (len(body) + 4).to_bytes(4, "big") + body
 
 
 def split(data: bytes) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pg_epsilon_proxy.session.connection import client_limits
 from pg_epsilon_proxy.wire import messages
-from pg_epsilon_proxy.wire.framing import STREAM_ABOVE, Framer, Piece, WireError, split
+from pg_epsilon_proxy.wire.framing import SHORTEN_ABOVE, STREAM_ABOVE, Framer, Piece, WireError, split
 
 ROW = messages.data_row([b"1", None, b"x" * 50])
 FROM_CLIENT = (
@@ -115,3 +115,31 @@ def test_hostile_headers(data: bytes, state: str) -> None:
             seen.append(piece.data)
     assert error.value.sqlstate == state
     assert seen == [messages.SYNC], "what came before the broken message is not lost"
+
+
+@pytest.mark.parametrize("text", ["x", "é", "𝄞", "\x80"])
+@pytest.mark.parametrize("step", [1 << 18, 999_983])
+@pytest.mark.parametrize("kind", [b"E", b"N"])
+def test_errors_longer_than_memory_should_be_lose_their_end(text: str, step: int, kind: bytes) -> None:
+    """What follows is in place, and what is left is a message that every client can read."""
+    raw = messages.report(kind, "ERROR", "XX000", text * (3 * SHORTEN_ABOVE), "detail", "hint")
+    stream = messages.ready(b"T") + raw + messages.ready(b"I")
+    framer = Framer({}, default=1 << 20, stream=b"Dd", shorten=b"EN")
+    pieces, held = [], 0
+    for start in range(0, len(stream), step):
+        pieces += framer.feed(stream[start : start + step])
+        held = max(held, framer.waiting)
+    assert [piece.data for piece in pieces if piece.kind == ord("Z")] == [messages.ready(b"T"), messages.ready(b"I")]
+    (short,) = (piece.data for piece in pieces if piece.kind != ord("Z"))
+    assert len(short) == SHORTEN_ABOVE and held <= SHORTEN_ABOVE + step
+    fields = messages.read_fields(short)
+    assert (fields["S"], fields["C"], set(fields)) == (b"ERROR", b"XX000", {"S", "V", "C", "M"})
+    assert set(fields["M"].decode()) <= {text, " "}
+
+
+def test_an_error_of_the_longest_length_that_is_kept() -> None:
+    size = SHORTEN_ABOVE - len(messages.report(b"E", "ERROR", "XX000", ""))
+    for extra in (0, 1):
+        raw = messages.report(b"E", "ERROR", "XX000", "x" * (size + extra))
+        (piece,) = Framer({}, default=1 << 20, shorten=b"E").feed(raw)
+        assert (piece.data == raw) is (extra == 0) and len(piece.data) == SHORTEN_ABOVE
