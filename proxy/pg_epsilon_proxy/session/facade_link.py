@@ -21,7 +21,7 @@ from pg_epsilon_proxy.session.pending import (
 )
 from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Refusal
 from pg_epsilon_proxy.wire import messages
-from pg_epsilon_proxy.wire.framing import Framer, Piece, split
+from pg_epsilon_proxy.wire.framing import MAX_LENGTH, Framer, Piece, split
 
 RESERVED = b"_pge_"
 MAX_ANSWER = 1 << 20  # bytes of one message of the facade other than a row, a notice, an error
@@ -83,7 +83,7 @@ class FacadeLink:
         self.writer = writer
         self.pending = Pending()
         self.statuses = statuses
-        self.framer = Framer({}, default=MAX_ANSWER, stream=b"Dd", shorten=b"EN")
+        self.framer = Framer(dict.fromkeys(b"Dd", MAX_LENGTH), default=MAX_ANSWER, stream=b"Dd", shorten=b"EN")
         self.late: bytes | None = None
         self.last_error: bytes = b""
         self.probed = False
