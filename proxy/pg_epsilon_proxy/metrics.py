@@ -40,6 +40,8 @@ KINDS: Mapping[str, Kind] = {
     "pg_epsilon_sessions": Kind("gauge", "Sessions logged in now"),
     "pg_epsilon_sessions_total": Kind("counter", "Logins that succeeded", ("tls",)),
     "pg_epsilon_logins_failed_total": Kind("counter", "Logins refused, by SQLSTATE", ("sqlstate",)),
+    "pg_epsilon_turned_away_total": Kind("counter", "Connections closed or refused by a limit", ("limit",)),
+    "pg_epsilon_logins_pending": Kind("gauge", "Connections that have not logged in yet"),
     "pg_epsilon_cancels_total": Kind("counter", "Cancel requests by whether a session was found", ("found",)),
     "pg_epsilon_errors_total": Kind("counter", "Errors sent to clients in a session, by SQLSTATE", ("sqlstate",)),
     "pg_epsilon_statement_seconds": Kind(

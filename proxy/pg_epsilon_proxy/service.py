@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -80,11 +79,12 @@ class Service:
     async def snapshot(self, *, budgets: bool = True) -> Snapshot:
         """This process's numbers; budgets: with those of the datasets, which are the same in every process."""
         self.pool.count()
+        admission = self.server.admission
+        self.metrics.set("pg_epsilon_logins_pending", admission.half_open)
+        for limit, times in admission.turned_away.items():
+            self.metrics.set("pg_epsilon_turned_away_total", times, limit)
         if budgets and (self._budgets_at is None or time.monotonic() - self._budgets_at > BUDGET_SECONDS):
             self._budgets_at = time.monotonic()
             with contextlib.suppress(Refusal):
                 await self.pool.budgets()
         return self.metrics.snapshot()
-
-
-FAILURES = (OSError, ssl.SSLError)  # what reload may raise
