@@ -93,6 +93,34 @@ def test_commit_is_never_lost_to_a_probe(stack: Stack) -> None:
         assert alice.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
+def test_what_sql_prepared_shows_no_parameter_of_ours(stack: Stack) -> None:
+    """The extended protocol meets a statement that SQL PREPARE has made: only EXECUTE runs it."""
+    with stack.connect() as alice:
+        alice.execute("PREPARE counted (int) AS SELECT count(*) FROM people WHERE age > $1")
+        answer = alice.execute("EXECUTE counted (30)").fetchone()
+        assert answer is not None and abs(answer[0] - 780) < 250
+        described = alice.pgconn.describe_prepared(b"counted")
+        assert [described.param_type(i) for i in range(described.nparams)] == [23]
+        spent = alice.execute("SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'").fetchone()
+        for parameters, code, text in (
+            ([b"30"], "DP003", "executed by SQL only"),
+            ([], "08P01", 'supplies 0 parameters, but prepared statement "counted" requires 1'),
+            ([b"30", b"[]"], "08P01", 'supplies 2 parameters, but prepared statement "counted" requires 1'),
+        ):
+            result = alice.pgconn.exec_prepared(b"counted", parameters)
+            assert (result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode() == code
+            assert text in result.error_message.decode()
+        assert alice.execute("EXECUTE counted (30)").fetchone() == answer
+        alice.execute("DEALLOCATE counted")
+        gone = alice.pgconn.exec_prepared(b"counted", [b"30"])
+        assert (gone.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"") == b"26000"
+        alice.execute("PREPARE counted (int, jsonb) AS SELECT $1")
+        plain = alice.pgconn.exec_prepared(b"counted", [b"30", b"[]"])
+        assert plain.get_value(0, 0) == b"30", "another statement under the same name"
+        left = alice.execute("SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'").fetchone()
+        assert left == spent
+
+
 # -- what dies ---------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,13 @@ from pg_epsilon_proxy.session.pending import (
     expect_sync,
 )
 from pg_epsilon_proxy.session.portals import UnnamedPortal
-from pg_epsilon_proxy.session.prepared import by_sql_only, holds_documents, without_documents, wrong_count
+from pg_epsilon_proxy.session.prepared import (
+    PREPARED_TEXT,
+    by_sql_only,
+    holds_documents,
+    without_documents,
+    wrong_count,
+)
 from pg_epsilon_proxy.session.refusals import nonce_statement, placed, raise_statement
 from pg_epsilon_proxy.session.rewriting import (
     BoundParams,
@@ -219,9 +225,11 @@ class Operations:
             return self._forward_bind(raw, portal)
         self.busy = True
         try:
-            found = await link.check_statement(name)
-            if not holds_documents(found, note):
+            if not holds_documents(await link.check_statement(name), note):
                 return self._forward_bind(raw, portal)
+            rows = await link.fetch(PREPARED_TEXT, [name.decode(link.encoding)])
+            if not any(note.text in (text or "") for (text,) in rows):
+                return self._forward_bind(raw, portal)  # another statement has taken the name
             supplied = len(messages.read_bind(raw).values)
             if supplied != len(note.types):
                 raise wrong_count(name.decode(link.encoding, "replace"), supplied, len(note.types))

@@ -9,6 +9,8 @@ from pg_epsilon_proxy.session.rewriting import JSONB_OID, PreparedNote, Refusal
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece
 
+PREPARED_TEXT = "SELECT statement FROM pg_catalog.pg_prepared_statements WHERE name = $1"
+
 
 def by_sql_only() -> Refusal:
     text = "a query over protected data that was prepared by SQL can be executed by SQL only"

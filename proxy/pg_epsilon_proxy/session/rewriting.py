@@ -128,6 +128,11 @@ class PreparedNote(Protocol):
         """The client's parameters."""
         ...
 
+    @property
+    def text(self) -> str:
+        """A part of the PREPARE as the facade keeps it, which no other statement has."""
+        ...
+
 
 class SessionIO(Protocol):
     """What the brain may ask of the client's session. Probes run in the client's own facade session and transaction."""

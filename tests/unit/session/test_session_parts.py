@@ -13,6 +13,8 @@ import pytest
 from pg_epsilon_proxy.config import Config, ConfigError, load
 from pg_epsilon_proxy.session.cancel import CancelRegistry, Ticket
 from pg_epsilon_proxy.session.parser_thread import STACK_BYTES, ParserThreads
+from pg_epsilon_proxy.session.portals import NO_PORTAL, UnnamedPortal, missing
+from pg_epsilon_proxy.session.prepared import holds_documents, without_documents
 from pg_epsilon_proxy.session.refusals import literal, nonce_statement, raise_statement
 from pg_epsilon_proxy.session.rewriting import BoundParams, Field, Refusal, SessionIO
 from pg_epsilon_proxy.session.statements import Statement, Statements, edit_description
@@ -178,3 +180,37 @@ def test_bad_settings_name_themselves(tmp_path: Path, text: str, environment: di
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load(str(file), environment)
+
+
+class Note:
+    types: Sequence[str] = ("int4",)
+    text = "pge_1"
+
+
+@pytest.mark.parametrize(
+    ("oids", "ours"), [([23, 3802], True), ([23, 3802, 3802], True), ([23], False), ([], False), ([23, 25], False)]
+)
+def test_documents_of_a_sql_prepared_statement_are_hidden(oids: list[int], ours: bool) -> None:
+    assert holds_documents(oids, Note()) is ours
+    shown = without_documents(Note())(whole(messages.parameter_description(oids)))
+    assert messages.read_parameter_description(shown) == tuple(oids[:1] if ours else oids)
+    other = whole(messages.ready(b"I"))
+    assert without_documents(Note())(other) == other.data
+
+
+def test_the_unnamed_portal_is_known_by_its_bind() -> None:
+    portal = UnnamedPortal()
+    assert not (portal.sure or portal.bound)
+    portal.sent(ord("B"), b"named")
+    assert not portal.sure
+    portal.sent(ord("B"), b"")
+    assert portal.sure
+    portal.sent(ord("S"))
+    assert not portal.sure, "it may have failed"
+    portal.settled(True)
+    assert portal.bound
+    portal.sent(ord("Q"))
+    portal.settled(False)
+    assert not portal.bound
+    said = messages.read_fields(missing(error("34000", b'portal "' + NO_PORTAL + b'" does not exist')))
+    assert said["M"] == b'portal "" does not exist'

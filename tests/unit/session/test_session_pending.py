@@ -9,6 +9,7 @@ from pg_epsilon_proxy.session.pending import (
     Pending,
     expect_bind,
     expect_describe,
+    expect_error,
     expect_execute,
     expect_parse,
     expect_query,
@@ -142,3 +143,18 @@ def test_sink_decides_what_the_client_sees() -> None:
     assert pending.received(piece("S")) != b"", "parameter changes are the client's"
     assert pending.received(piece("1")) == b""
     assert pending.received(piece("Z", b"I")) == messages.ready(b"I")
+
+
+def test_a_malformed_message_that_is_answered_by_its_error_only() -> None:
+    pending = Pending()
+    for expected in (expect_query(), expect_error(), expect_query(), expect_sync()):
+        pending.sent(expected)
+    feed(pending, "CZ")
+    feed(pending, "E")
+    assert len(pending) == 1 and not pending.skipping, "what follows is skipped up to the Sync"
+    feed(pending, "Z")
+    assert pending.settled
+    pending.sent(expect_query())
+    feed(pending, "G")
+    pending.sent(expect_error())
+    assert len(pending) == 1, "COPY FROM STDIN swallows it"
