@@ -99,7 +99,11 @@ class UpstreamPool:
         if self._retiring:
             await asyncio.wait(self._retiring)
         if self._pool is not None:
-            await self._pool.close()
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._pool.close()
+            except TimeoutError:
+                self._pool.terminate()
 
     def reload(self, config: Config) -> None:
         """Takes over how long a call waits for a connection."""
@@ -116,14 +120,17 @@ class UpstreamPool:
         """Calls that come while the database is away wait for their turn within their own time limit."""
         if (seconds := self._backoff.wait) > 0:
             await asyncio.sleep(seconds)
-        ok = False
         try:
             connection = await asyncpg.connect(*args, **kwargs)
-            ok = True
-            return connection
-        finally:
-            self._backoff.tried(ok)
-            self._metrics.add("pg_epsilon_pool_connects_total", "yes" if ok else "no")
+        except Exception:  # not a cancel, which says nothing about the database
+            self._tried(False)
+            raise
+        self._tried(True)
+        return connection
+
+    def _tried(self, ok: bool) -> None:
+        self._backoff.tried(ok)
+        self._metrics.add("pg_epsilon_pool_connects_total", "yes" if ok else "no")
 
     async def warm(self) -> None:
         """Open the wanted number of connections, with the engine loaded. A channel in trouble is logged, no more."""
@@ -159,7 +166,7 @@ class UpstreamPool:
             await asyncio.sleep(max(KEEP_SECONDS, self._backoff.wait))
             try:
                 await self.warm()
-            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except Exception as error:  # whatever it is, it is tried again
                 if not down:
                     event(log, logging.ERROR, "private database cannot be reached", error=type(error).__name__)
                 down = True

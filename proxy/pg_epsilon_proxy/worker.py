@@ -43,6 +43,8 @@ class Worker:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
+        for number in (signal.SIGHUP, signal.SIGINT):  # the supervisor's business
+            signal.signal(number, signal.SIG_IGN)
         await self.talk.open(self._control)
         stopped = asyncio.ensure_future(self._stop.wait())
         orphaned = asyncio.ensure_future(self.talk.ended.wait())

@@ -254,7 +254,7 @@ def test_attempts_to_connect_become_rarer() -> None:
     waits = []
     for _ in range(10):
         backoff.tried(False)
-        waits.append(backoff.wait)
+        waits.append(round(backoff.wait, 9))
         now += backoff.wait
     assert 0.1 <= waits[0] < 0.13 and waits[1] == pytest.approx(2 * waits[0])
     assert waits == sorted(waits) and MAX_BACKOFF <= waits[-1] == waits[-2] < MAX_BACKOFF * 1.25
