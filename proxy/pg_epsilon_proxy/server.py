@@ -24,8 +24,8 @@ from pg_epsilon_proxy.observing import Watch, WatchedPending, WatchedUpstream
 from pg_epsilon_proxy.policy import Policy, Source
 from pg_epsilon_proxy.session.cancel import CancelRegistry, Ticket
 from pg_epsilon_proxy.session.connection import Session
+from pg_epsilon_proxy.session.context import SessionContext
 from pg_epsilon_proxy.session.login import LoggedIn, LoginRefused, cancel_on_facade, fatal, log_in
-from pg_epsilon_proxy.session.operations import SessionContext
 from pg_epsilon_proxy.session.parser_thread import ParserThreads
 from pg_epsilon_proxy.session.rewriting import AnalystUpstream
 from pg_epsilon_proxy.tls import ClientStream, open_client, server_context
