@@ -10,18 +10,19 @@ from pathlib import Path
 from fix_cluster import Cluster
 
 DATA = Path(__file__).parent / "data"
+SHOP_PATH = "SET search_path = tpch, public;"
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def load_shop(cluster: Cluster, *, owner: str = "boss") -> None:
-    """The five tables and their rows, protected and published; customers are the units."""
-    cluster.psql(_script("tpch"), user=owner)
+    """The five tables and their rows in schema tpch, protected and published; customers are the units."""
+    cluster.psql("CREATE SCHEMA tpch;" + SHOP_PATH + _script("tpch"), user=owner)
     with cluster.connect(owner) as connection:
         for table in ("region", "nation", "customer", "orders", "lineitem"):
-            with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT csv, HEADER)") as copy:
+            with connection.cursor().copy(f"COPY tpch.{table} FROM STDIN (FORMAT csv, HEADER)") as copy:
                 copy.write(gzip.decompress((DATA / "tpch" / f"{table}.csv.gz").read_bytes()))
         connection.execute("ANALYZE")
-    cluster.psql(_script("tpch_policy"), user=owner)
+    cluster.psql(SHOP_PATH + _script("tpch_policy"), user=owner)
 
 
 def load_graph(cluster: Cluster, edges: Iterable[tuple[int, int]], *, owner: str = "boss") -> None:

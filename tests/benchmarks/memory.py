@@ -45,3 +45,9 @@ def _family(pid: int) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
     return found
+
+
+def peak_mb(pid: int) -> float:
+    """The most MB that one process has had resident."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
