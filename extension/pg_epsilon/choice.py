@@ -3,9 +3,9 @@
 `auto` compares expected errors (composition.md §7.5: a planner chooses by public facts, ties broken publicly):
 - additive noise at the global sensitivity: the mean of its absolute value, which is known;
 - R2T: penalty and noise at the level of the largest contribution, which is private. Where the unit is a row, the bound
-  of a column is taken to be attained (level L: then additive noise always wins). Where it is a user, the bound is the
-  cap on rows times the bound of a value, or was declared for the purpose, and the largest contribution is taken to be
-  as likely in any part of the ladder: the middle level.
+  of a column is taken to be attained (then additive noise always wins). Where it is a user, one value at its bound is
+  taken to occur, and the largest contribution to be as likely in any part, by factors, from there up to the declared
+  bound on all of a user's rows: the geometric middle of the two. So R2T is chosen where that bound is very loose.
 """
 
 from __future__ import annotations
@@ -302,7 +302,8 @@ def _compared(
             )
         return replace(additive, why="R2T is not offered for this shape")
     r2t = _truncated(facts, aggregate, share_, read, values, bound)
-    level = len(r2t.ladder.levels) // 2 if facts.users else len(r2t.ladder.levels) - 1
+    guess = math.isqrt(values.largest * bound) if facts.users else bound
+    level = sum(threshold < min(guess, bound) for threshold in r2t.ladder.levels)
     error = Fraction(r2t.ladder.expected_error(level)) * values.step
     two = len(r2t.ladder.sides) == 2
     reads = replace(read, levels=_sides(r2t.ladder), drop=r2t.ladder.truncation == "filter")
@@ -315,8 +316,8 @@ def _compared(
         return replace(choice, candidates=((r2t.mechanism, error),), why="asked for")
     noise = additive.estimator.expected_error()
     candidates = ((additive.estimator.mechanism, noise), (r2t.mechanism, error))
-    where = "the middle of the ladder" if facts.users else "its bound"
-    why = f"smaller expected error, with the largest contribution at {where}"
+    where = "between one value's bound and that of all a user's rows" if facts.users else "at its bound"
+    why = f"smaller expected error, with the largest contribution {where}"
     chosen = choice if noise is not None and error < noise else additive
     return replace(chosen, candidates=candidates, why=why)
 

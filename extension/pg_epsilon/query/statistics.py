@@ -9,7 +9,7 @@ cap on rows per unit keeps, of each unit, a function of that unit's own rows (§
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -133,7 +133,8 @@ def _user_statement(request: Request, statistics: Sequence[Statistic]) -> str:
             outer.append(f"count(*) FILTER (WHERE b{i}) AS a{number}")
         else:
             total = f"count(*) FILTER (WHERE f{i})" if s.of == ROWS else f"sum(v{i}) FILTER (WHERE f{i})"
-            inner += [f"{total} AS n{i}"] if s.by_rows else _unit_totals(i, s, total)
+            own = replace(s, value=f"v{i}", condition=f"f{i}")
+            inner += [f"{total} AS n{i}"] if s.by_rows else _unit_totals(i, own, total)
             columns = _over_units(i, s)
             outer += [f"{sql} AS a{number + j}" for j, sql in enumerate(columns)]
         number += s.width
