@@ -33,6 +33,9 @@ COLLATED = frozenset({25, 1043, 1042})
 _NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
 
 
+STRINGS, ENCODING = "standard_conforming_strings", "client_encoding"
+
+
 class SqlRewriter:
     """One object serves all sessions; a policy change replaces it. names: the facade's, of one policy version."""
 
@@ -155,7 +158,9 @@ class SqlRewriter:
         compiled = await _in_parser(io, compile_statement, node, facts, item.text)
         if not compiled.blocks:
             return None
-        _check_encoding(item.text, io)
+        _check_encoding(
+            item.text, facts.strings or io.parameter_status(STRINGS), facts.encoding or io.parameter_status(ENCODING)
+        )
         for block in compiled.blocks:
             if isinstance(block, QueryBlock):
                 block.source = item.source
@@ -223,7 +228,7 @@ async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
         raise refusals.shape(message, _NOT_KEPT, item.start)
     if len(node.params or ()) != len(note.types):
         return None
-    _check_encoding(item.text, io)
+    _check_encoding(item.text, io.parameter_status(STRINGS), io.parameter_status(ENCODING))
     unit: Unit = await _in_parser(io, units.execution, node, note)
     if item.treatment == "explain":
         unit = units.explained(unit, explain_format(item.node), 1)
@@ -326,13 +331,13 @@ def _plain(text: str) -> Unit:
     return Unit(text=text, template=text)
 
 
-def _check_encoding(text: str, io: SessionIO) -> None:
+def _check_encoding(text: str, strings: str | None, encoding: str | None) -> None:
     """Where a constant's bytes do not mean what the parser read, no block is answered."""
-    if io.parameter_status("standard_conforming_strings") == "off":
+    if strings == "off":
         raise refusals.shape(
             "queries over protected data need standard_conforming_strings", "SET standard_conforming_strings = on"
         )
-    if not text.isascii() and io.parameter_status("client_encoding") not in (None, "UTF8"):
+    if not text.isascii() and encoding not in (None, "UTF8"):
         raise refusals.shape(
             "queries over protected data with non-ASCII characters need client_encoding UTF8",
             "SET client_encoding = 'UTF8'",

@@ -78,7 +78,8 @@ class Relation:
 class Facts:
     """What the names of one statement mean in the client's session. Absent relations are none of ours.
 
-    sets: functions that return sets; names: the facade's, for the texts of published views; path: search_path.
+    sets: functions that return sets; names: the facade's, for the texts of published views; path: search_path;
+    strings: standard_conforming_strings; encoding: client_encoding; all None where nobody asked.
     """
 
     relations: Mapping[RelationName, Relation] = field(default_factory=dict)
@@ -87,6 +88,8 @@ class Facts:
     sets: frozenset[str] = frozenset({"generate_series", "unnest"})
     names: Names = field(default_factory=lambda: Names(frozenset()))
     path: str | None = None
+    strings: str | None = None
+    encoding: str | None = None
 
     @property
     def concerned(self) -> bool:

@@ -15,7 +15,8 @@ from .names import Facts, Names, Relation, RelationName
 from .scope import Candidates
 from .tree import quote_identifier, statement
 
-# One round trip: relations with their published columns, which function names are aggregates, and search_path.
+# One round trip: relations with their published columns, which function names are aggregates, and settings. These are
+# read here, since a ParameterStatus comes with ReadyForQuery only: a SET earlier in a pipeline would not be seen.
 _RESOLVE = """
 SELECT q.n::pg_catalog.text, s.nspname, c.relname,
        (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum)::pg_catalog.text FROM pg_catalog.pg_attribute a
@@ -24,7 +25,8 @@ SELECT q.n::pg_catalog.text, s.nspname, c.relname,
   JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(q.name)
   JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
 UNION ALL
-SELECT 'path', NULL, NULL, pg_catalog.current_setting('search_path')
+SELECT 'session', pg_catalog.current_setting('standard_conforming_strings')::pg_catalog.name,
+       pg_catalog.current_setting('client_encoding')::pg_catalog.name, pg_catalog.current_setting('search_path')
 UNION ALL
 SELECT DISTINCT CASE p.prokind WHEN 'a' THEN 'aggregate' ELSE 'set' END, NULL::pg_catalog.name, p.proname,
        NULL::pg_catalog.text FROM pg_catalog.pg_proc p
@@ -65,10 +67,10 @@ async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
     rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions | names.called))])
     relations: dict[RelationName, Relation] = {}
     functions: dict[str, set[str]] = {"aggregate": set(), "set": set()}
-    path = None
+    session: tuple[str | None, str | None, str | None] = (None, None, None)
     for mark, schema, name, columns in rows:
-        if mark == "path":
-            path = columns
+        if mark == "session":
+            session = (schema, name, columns)
             continue
         if mark in functions:
             functions[mark].add(name or "")
@@ -79,7 +81,9 @@ async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
             raise refusals.changed(found[1])
         if role is not None:
             relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
-    return Facts(relations, wanted.calls, frozenset(functions["aggregate"]), frozenset(functions["set"]), names, path)
+    strings, encoding, path = session
+    kinds = frozenset(functions["aggregate"]), frozenset(functions["set"])
+    return Facts(relations, wanted.calls, *kinds, names, path, strings, encoding)
 
 
 def _regclass(name: RelationName) -> str:

@@ -126,7 +126,7 @@ class FakeIO:
     }
 
     def _resolve(self, params: Sequence[str]) -> list[list[str | None]]:
-        rows: list[list[str | None]] = [["path", None, None, self.path]]
+        rows: list[list[str | None]] = [["session", None, None, self.path]]
         for number, text in enumerate(json.loads(params[0]), 1):
             parts = [part.strip('"').replace('""', '"') for part in text.split('"."')]
             relation = RESOLVED.get((None, parts[-2] if len(parts) > 1 else None, parts[-1]))
