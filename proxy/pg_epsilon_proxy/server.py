@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -241,8 +242,9 @@ class ProxyServer:
         self, client: ClientStream, packet: bytes, unix: bool, visit: Visit, deadline: float, watch: Watch
     ) -> None:
         if packet_code(packet) == CANCEL_CODE:
-            if visit.may_cancel() and not await self._cancel_anywhere(packet):
-                visit.missed_cancel()
+            with contextlib.suppress(WireError):  # whatever it is, a cancel request is never answered
+                if visit.may_cancel() and not await self._cancel_anywhere(packet):
+                    visit.missed_cancel()
             return
         if self._config.listen.tls_required and not client.tls and not unix:
             raise fatal("28000", "this server accepts connections over TLS only", "Use sslmode=require or stronger.")
