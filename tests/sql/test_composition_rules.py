@@ -32,10 +32,10 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import Connection, account, balanced, count, make, no_charge, one, refused
+from pg_epsilon.plan import make_plan
 from pg_epsilon.query.expression import Fold
 from pg_epsilon.query.policy import Policy, policy_from_json
 from pg_epsilon.query.request import compile_request
-from pg_epsilon.query.statistics import statement
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,9 @@ def statistics(cluster: Cluster, name: str, **question: Any) -> list[tuple[Any, 
             server_version=150000,
             clock=0.0,
         )
-        return sorted(conn.execute(statement(request)).fetchall())
+        statement = make_plan(request).statement
+        assert statement is not None
+        return sorted(conn.execute(statement).fetchall())
 
 
 def fold_of(conn: Connection) -> Fold:
