@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages() {
   need openssl
-  need libpostgresql-jdbc-java odbc-postgresql
+  need libpostgresql-jdbc-java odbc-postgresql libodbc2
   command -v javac >/dev/null || need default-jdk-headless
   command -v npm >/dev/null || need nodejs npm
   need chromium chromium-driver

@@ -108,8 +108,9 @@ def drivers_stack() -> Iterator[DriversStack]:
             yield stack
             if os.environ.get("PG_EPSILON_RECORD"):
                 for client, relay in stack.relays.items():
-                    (RECORDED / f"{client}.sql").write_text(written(replayed(stack.dsn(), relay.sessions)))
+                    sessions = replayed(stack.dsn(), relay.finish())
+                    (RECORDED / f"{client}.sql").write_text(written(sessions), encoding="utf-8")
         finally:
             for relay in stack.relays.values():
-                relay.close()
+                relay.finish()
             stack.stop()

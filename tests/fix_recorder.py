@@ -12,6 +12,8 @@ import json
 import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -95,7 +97,7 @@ class _Listener:
             self.session.append(statement)
 
 
-class Relay:
+class _Server:
     """Takes clients on a port of its own and carries every byte to 127.0.0.1:`target`; answers N to TLS and GSS."""
 
     def __init__(self, target: int) -> None:
@@ -120,9 +122,6 @@ class Relay:
             if any(QUESTION.match(statement.sql) for statement in session):
                 found.append(session)
         return found
-
-    def close(self) -> None:
-        self._server.close()
 
     def _accept(self) -> None:
         while True:
@@ -219,7 +218,9 @@ def _shown(value: Value) -> Any:
 
 
 def _read(value: Any) -> Value:
-    return (bytes.fromhex(value["hex"]), 1) if isinstance(value, dict) else (value and value.encode(), 0)
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"]), 1
+    return None if value is None else value.encode(), 0
 
 
 def written(sessions: Iterable[Session]) -> str:
@@ -260,3 +261,28 @@ def read(text: str) -> list[Session]:
             sql.append(line)
     finish()
     return sessions
+
+
+class Relay:
+    """A _Server in a process of its own: pyodbc holds the interpreter's lock while it waits for an answer."""
+
+    def __init__(self, target: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def finish(self) -> list[Session]:
+        """End it; what it noted."""
+        if self._process.poll() is not None:
+            return []
+        return read(self._process.communicate(timeout=30)[0])
+
+
+if __name__ == "__main__":
+    server = _Server(int(sys.argv[1]))
+    print(server.port, flush=True)
+    sys.stdin.read()
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    print(written(server.sessions), end="")
