@@ -123,7 +123,7 @@ OVERSIZE = {
     "sync": (b"S", 10_000, b"54000"),
     "flush": (b"H", 10_000, b"54000"),
     "close": (b"C", 10_000, b"54000"),
-    "function call": (b"F", 10_000, b"54000"),
+    "function call": (b"F", 1 << 20, b"54000"),
     "copy failed": (b"f", 10_000, b"54000"),
     "password": (b"p", 0, b"08P01"),
     "unknown": (b"\x7f", 0, b"08P01"),
@@ -147,6 +147,11 @@ def cancelled(client: RawClient, port: int, request: bytes) -> bool:
     time.sleep(0.2)
     assert talk(port, request) == b"", "a cancel request is never answered"
     return "E" in shape(client.until(b"Z"))
+
+
+@pytest.mark.parametrize("size", [0, 3, 257, 9000])
+def test_a_malformed_cancel_request_is_not_answered_either(relay: ThreadedProxy, size: int) -> None:
+    assert talk(relay.port, startup.cancel_packet(1, b"k" * size)) == b""
 
 
 @pytest.mark.parametrize("minor", [0, 2])
@@ -267,6 +272,7 @@ def until_the_end(client: RawClient) -> list[bytes]:
 IN_STEP = {
     "a function call": (message(b"F", (1299).to_bytes(4, "big") + bytes(6)), "0A000"),
     "a malformed function call": (message(b"F"), "0A000"),
+    "a long function call, as of a large object": (message(b"F", bytes(200_000)), "0A000"),
     "reserved statement names": (parse(b"_pge_1", b"select 1") + SYNC, "42602"),
 }
 

@@ -25,8 +25,6 @@ def corners(text: bytes, bound: bytes) -> dict[str, list[bytes]]:
     return {
         "DISCARD ALL first": [run(b"discard all") + FLUSH + run(text) + SYNC],
         "DISCARD ALL behind a Parse": [parse(b"s", text) + run(b"discard all") + bind(b"", b"s") + execute(b"") + SYNC],
-        "DISCARD ALL behind a Bind": [parse(b"s", text) + bind(b"p", b"s") + run(b"discard all") + execute(b"p")
-                                      + SYNC],
         "DISCARD ALL behind an Execute": [run(text) + run(b"discard all") + SYNC],
         "DISCARD ALL before a Bind": [parse(b"s", text) + SYNC,
                                       run(b"discard all") + bind(b"", b"s") + execute(b"") + SYNC, run(text) + SYNC],

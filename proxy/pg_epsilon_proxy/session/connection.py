@@ -33,7 +33,7 @@ FORGETTING = (b"DEALLOCATE", b"DISCARD ALL")
 
 def client_limits(max_message: int = DEFAULT_MAX_MESSAGE) -> dict[int, int]:
     """Greatest message per kind after login, in bytes; any other kind is a protocol error."""
-    return dict.fromkeys(b"QPB", max_message) | dict.fromkeys(b"DCEFfHSXc", SMALL) | {ord("d"): MAX_LENGTH}
+    return dict.fromkeys(b"QPBF", max_message) | dict.fromkeys(b"DCEfHSXc", SMALL) | {ord("d"): MAX_LENGTH}
 
 
 class Session:

@@ -197,7 +197,6 @@ class Operations:
         if bind.portal:
             await link.check_portal_name(bind.portal)
         documents = await self._run(plan, BoundParams(bind.formats, bind.values))
-        self._end_probes()
         if plan.literal:
             return self._bind_literal(bind, statement, documents)
         formats = bind.formats
@@ -255,9 +254,10 @@ class Operations:
         return self.statements.statement_sink(name) if note is None else without_documents(note)
 
     def _end_probes(self) -> None:
-        """Between the client's own Syncs probes must not be seen: behind them a DISCARD ALL would be in a pipeline.
+        """At a Parse probes must not be seen: behind them a DISCARD ALL would be in a pipeline.
 
-        A Sync is unseen too as long as the client has bound nothing: what it parsed stays.
+        A Sync is unseen too as long as the client has bound nothing: what it parsed stays. At a Bind the transaction
+        goes on, so that now() is the same in the blocks and around them.
         """
         if self._link.probed and not self.begun and self._link.pending.status == b"I":
             self._link.end_transaction()
