@@ -151,7 +151,7 @@ EXPLAIN SELECT count(*) FROM people WHERE age < 37
 EXPLAIN (ANALYZE, BUFFERS) SELECT count(*) FROM people WHERE age < 36
 == explain with a plan of rows | proxy ok, direct 42501
 EXPLAIN (VERBOSE, FORMAT JSON) SELECT sex, count(*) FROM people GROUP BY sex
-== explain of a format that could hold a plan | proxy DP003, direct 42501
+== explain of a format that could hold a plan | proxy ok, direct 42501
 EXPLAIN (FORMAT XML) SELECT count(*) FROM people
 == explain execute | proxy ok, direct 42501
 PREPARE p AS SELECT count(*) FROM people WHERE age < 35

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from pg_epsilon.query.parse import ast
@@ -12,7 +13,8 @@ from . import refusals
 from .notices import amount_text, margin_text
 
 COLUMN = "QUERY PLAN"
-FORMATS = {"text": "text", "json": "json"}
+# The type of the column, by format.
+FORMATS = {"text": "text", "json": "json", "yaml": "text", "xml": "xml"}
 # What dp_plan says, in the order in which people read it. Anything else that it says follows under its own name.
 _ORDER = ("mechanism", "path", "charge", "margin", "left", "cap", "accounts", "groups", "as_of")
 _LABELS = {"margin": "expected error", "left": "budget left", "accounts": "paid by", "as_of": "as of"}
@@ -21,13 +23,13 @@ _SILENT = frozenset({"confidence", "request", "version", "call", "keys", "where"
 
 
 def explain_format(node: Any) -> str:
-    """The format that an EXPLAIN asks for: "text" or "json". Error: DP003 for another."""
+    """The format that an EXPLAIN asks for: a key of FORMATS. Error: DP003 for another."""
     for option in node.options or ():
         if option.defname == "format":
             name = (option.arg.sval or "").lower() if isinstance(option.arg, ast.String) else ""
             if name not in FORMATS:
                 message = f"EXPLAIN (FORMAT {name}) is not supported over protected data"
-                raise refusals.shape(message, "use FORMAT TEXT or JSON", option)
+                raise refusals.shape(message, "use FORMAT TEXT, JSON, YAML or XML", option)
             return name
     return "text"
 
@@ -50,9 +52,28 @@ def json_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> st
     return json.dumps([{"DP Blocks": found, "Statement": outer}], indent=2)
 
 
+def xml_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> str:
+    """The same as one XML document, with PostgreSQL's root element; a fact with members is written as JSON."""
+    items = []
+    for call, facts in blocks:
+        shown = "".join(
+            f'    <Fact Name="{escape(key)}">{escape(value if isinstance(value, str) else json.dumps(value))}</Fact>\n'
+            for key, value in facts.items()
+        )
+        items.append(f"  <DP-Block>\n    <Call>{escape(call)}</Call>\n{shown}  </DP-Block>\n")
+    blocks_text, statement = "".join(items), f"  <Statement>{escape(outer)}</Statement>\n"
+    return f'<explain xmlns="http://www.postgresql.org/2009/explain">\n{blocks_text}{statement}</explain>'
+
+
+# JSON is YAML.
+DOCUMENTS = {"json": json_text, "yaml": json_text, "xml": xml_text}
+
+
 def call_text(request: Mapping[str, Any]) -> str:
-    """A request as the dp_* call that people would write."""
+    """A request as the dp_* call that people would write; one over several relations as SQL."""
     source = request.get("from") or {}
+    if request.get("joins"):
+        return _sql(request)
     keys = request.get("keys") or []
     parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
     if keys:
@@ -107,9 +128,25 @@ _SHOW: dict[str, Callable[[str, Any, Mapping[str, Any]], list[str]]] = {
 }
 
 
+def _sql(request: Mapping[str, Any]) -> str:
+    """A request as a SELECT."""
+    keys, aggregates = request.get("keys") or [], [_aggregate(item) for item in request.get("aggregates") or []]
+    parts = [f"SELECT {', '.join([*keys, *aggregates])} FROM {_relation(request['from'])}"]
+    parts += [f"JOIN {_relation(item)} ON {item.get('on') or 'true'}" for item in request["joins"]]
+    parts += [f"WHERE {request['where']}"] if request.get("where") else []
+    return " ".join([*parts, *([f"GROUP BY {', '.join(keys)}"] if keys else [])])
+
+
+def _relation(source: Mapping[str, Any]) -> str:
+    return f"{source.get('schema')}.{source.get('name')}" + (f" {source['alias']}" if source.get("alias") else "")
+
+
 def _aggregate(item: Mapping[str, Any]) -> str:
     argument = item.get("argument")
     inside = ("distinct " if item.get("distinct") else "") + ("" if argument is None else str(argument))
+    parameters = item.get("parameters") or {}
+    if "fraction" in parameters:
+        inside = f"{parameters['fraction']}) within group (order by {inside}"
     tail = f" filter (where {item['filter']})" if item.get("filter") else ""
     return f"{item.get('function')}({inside}){tail}"
 

@@ -12,7 +12,7 @@ from pg_epsilon.query.parse import ast
 from ..session.rewriting import JSONB_OID, Field, Refusal
 from . import refusals
 from .blocks import Block, Compiled, QueryBlock
-from .explain import COLUMN
+from .explain import COLUMN, FORMATS
 from .names import Names, Relation, RelationName
 from .probes import as_json
 from .scope import Candidates
@@ -123,9 +123,9 @@ def spliced(
 def explained(outer: Unit, form: str, number: int) -> Unit:
     """EXPLAIN: the statement is never run; one document holds the lines. number: of its parameter."""
     shown = quote_identifier(COLUMN)
-    kind = "json" if form == "json" else "text"
+    kind = FORMATS[form]
     word = mark()
-    # One shape for both formats: the text is cast outside where the client expects json.
+    # One shape for all formats: the text is cast outside where the client expects json or xml.
     rows = "pg_catalog.jsonb_to_recordset({}) AS t(c1 pg_catalog.text)"
     query = f"SELECT t.c1::pg_catalog.{kind} AS {shown} FROM {rows}"
     return Unit(

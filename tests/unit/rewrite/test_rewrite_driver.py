@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rewrite_fake import INT4, NAMES, FakeIO
@@ -389,11 +390,18 @@ async def test_explain_asks_for_a_plan_only() -> None:
     assert io.upstream.requests == [] and len(io.upstream.planned) == 1 and io.notices == []
 
 
-async def test_explain_json_and_no_other_format() -> None:
+async def test_explain_as_a_document() -> None:
     text = await answered(FakeIO(), f"EXPLAIN (FORMAT JSON) {COUNT}")
     value = json.loads(json.loads(text.split("$pge$")[1])[0]["c1"])
     assert value[0]["DP Blocks"][0]["Call"] == "dp_count('public.adult')"
-    assert (await refused(FakeIO(), f"EXPLAIN (FORMAT XML) {COUNT}")).sqlstate == "DP003"
+    text = await answered(FakeIO(), f"EXPLAIN (FORMAT YAML) {COUNT}")
+    assert "t.c1::pg_catalog.text" in text and json.loads(json.loads(text.split("$pge$")[1])[0]["c1"]) == value
+    text = await answered(FakeIO(), f"EXPLAIN (FORMAT XML) {COUNT} WHERE age < 3 AND education = '<&'")
+    document = ElementTree.fromstring(json.loads(text.split("$pge$")[1])[0]["c1"])  # noqa: S314  (our own text)
+    call, fact = document[0][0], document[0][1]
+    assert "t.c1::pg_catalog.xml" in text and fact.get("Name") == "call"
+    assert "<&" in (call.text or "") and (call.text or "").startswith("dp_count('public.adult', predicate => 'age < 3")
+    assert (await refused(FakeIO(), f"EXPLAIN (FORMAT NONSENSE) {COUNT}")).sqlstate == "DP003"
 
 
 async def test_copy_takes_no_parameters_so_its_documents_are_literals() -> None:
@@ -476,7 +484,7 @@ async def test_explain_execute_asks_for_a_plan_only(extended: bool) -> None:
     assert lines[-1].startswith("Then, on released values only: SELECT b1.c1 AS count FROM (SELECT c1 FROM ")
     assert "jsonb_to_recordset($2)" in lines[-1]
     assert io.upstream.requests == [] and len(io.upstream.planned) == 1
-    assert (await refused(io, 'EXPLAIN (FORMAT YAML) EXECUTE "P p"(1)')).position == 9
+    assert (await refused(io, 'EXPLAIN (FORMAT NONE) EXECUTE "P p"(1)')).position == 9
 
 
 # -- calls, views, answers ---------------------------------------------------------------------------------------------

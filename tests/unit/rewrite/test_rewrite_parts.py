@@ -191,6 +191,24 @@ def test_notice_text() -> None:
     ) == ("dp: rho 0.02, delta 1e-6 charged, epsilon 5 of epsilon 9 left")
 
 
+def test_a_request_over_several_relations_as_sql() -> None:
+    quantile = {"function": "percentile_disc", "argument": "a.age", "parameters": {"fraction": "0.5"}}
+    request = {
+        "from": {"schema": "public", "name": "adult", "alias": "a"},
+        "joins": [
+            {"schema": "ref", "name": "levels", "alias": "l", "on": "l.education = a.education"},
+            {"schema": "ref", "name": "days", "alias": None, "on": None},
+        ],
+        "where": "a.age > 3",
+        "keys": ["l.rank"],
+        "aggregates": [{**quantile, "filter": "a.age < 9"}],
+    }
+    assert call_text(request) == (
+        "SELECT l.rank, percentile_disc(0.5) within group (order by a.age) filter (where a.age < 9) "
+        "FROM public.adult a JOIN ref.levels l ON l.education = a.education JOIN ref.days ON true WHERE a.age > 3 GROUP BY l.rank"
+    )
+
+
 def test_a_request_as_a_call() -> None:
     request = {
         "from": {"schema": "public", "name": "adult"},
