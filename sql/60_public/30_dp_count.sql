@@ -7,15 +7,17 @@ CREATE FUNCTION dp.dp_count_request(
   beta      double precision DEFAULT NULL,
   what      text DEFAULT 'rows',
   mechanism text DEFAULT NULL,
-  fresh     boolean DEFAULT false) RETURNS jsonb
+  fresh     boolean DEFAULT false,
+  joins     regclass[] DEFAULT NULL,
+  aliases   name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_count', 'from', dp.relation_ref(relation), 'where', predicate, 'keys', '[]'::jsonb,
+  SELECT jsonb_build_object('version', 1, 'call', 'dp_count', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'count', 'argument', CASE what WHEN 'rows' THEN '*' END, 'distinct', what IS NOT DISTINCT FROM 'units')),
     'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
 $$;
-COMMENT ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) IS 'The request of a dp_count call.';
-REVOKE ALL ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) TO dp_analyst, dp_gateway;
+COMMENT ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) IS 'The request of a dp_count call.';
+REVOKE ALL ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_count_result(answer jsonb) RETURNS bigint
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -34,11 +36,13 @@ CREATE FUNCTION dp.dp_count(
   beta      double precision DEFAULT NULL,
   what      text DEFAULT 'rows',
   mechanism text DEFAULT NULL,
-  fresh     boolean DEFAULT false) RETURNS bigint
+  fresh     boolean DEFAULT false,
+  joins     regclass[] DEFAULT NULL,
+  aliases   name[] DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT dp.dp_count_result(dp.dp_query(dp.dp_count_request(relation, predicate, epsilon, rho, alpha, beta, what, mechanism, fresh)))
+  SELECT dp.dp_count_result(dp.dp_query(dp.dp_count_request(relation, predicate, epsilon, rho, alpha, beta, what, mechanism, fresh, joins, aliases)))
 $$;
-COMMENT ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) IS
+COMMENT ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) IS
   'Private number of rows (what => ''rows'') or of privacy units (''units'') that satisfy the predicate: the exact integer plus discrete Laplace (epsilon) or discrete Gaussian (rho) noise. epsilon-DP, resp. rho-zCDP, for adding or removing one unit with all it owns. Not clamped at 0.';
-REVOKE ALL ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean) TO dp_analyst, dp_gateway;
+REVOKE ALL ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_count(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -10,16 +10,18 @@ CREATE FUNCTION dp.dp_sum_r2t_request(
   max_contribution double precision DEFAULT NULL,
   base             double precision DEFAULT NULL,
   truncation       text DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS jsonb
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_sum_r2t', 'from', dp.relation_ref(relation), 'where', predicate, 'keys', '[]'::jsonb,
+  SELECT jsonb_build_object('version', 1, 'call', 'dp_sum_r2t', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'sum', 'argument', argument, 'name', 'sum_r2t',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text, 'max_contribution', max_contribution::text, 'base', base::text, 'truncation', truncation::text, 'beta', beta::text)))),
     'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'r2t', 'fresh', fresh, 'settings', dp.session_settings())
 $$;
-COMMENT ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) IS 'The request of a dp_sum_r2t call.';
-REVOKE ALL ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) TO dp_analyst, dp_gateway;
+COMMENT ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_sum_r2t call.';
+REVOKE ALL ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_sum_r2t_result(answer jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -41,11 +43,13 @@ CREATE FUNCTION dp.dp_sum_r2t(
   max_contribution double precision DEFAULT NULL,
   base             double precision DEFAULT NULL,
   truncation       text DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS numeric
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS numeric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT dp.dp_sum_r2t_result(dp.dp_query(dp.dp_sum_r2t_request(relation, argument, predicate, epsilon, beta, lower, upper, resolution, max_contribution, base, truncation, fresh)))
+  SELECT dp.dp_sum_r2t_result(dp.dp_query(dp.dp_sum_r2t_request(relation, argument, predicate, epsilon, beta, lower, upper, resolution, max_contribution, base, truncation, fresh, joins, aliases)))
 $$;
-COMMENT ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) IS
+COMMENT ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS
   'Private sum of an expression by R2T: for bounds that may be far above the largest contribution. The answer is at most the true sum with probability 1 - beta/2 (default 0.05); how far below is unknown. base: of the ladder of thresholds, 2 or 5.5; truncation: a contribution above a threshold is cut (min) or left out (filter). epsilon-DP for adding or removing one unit with all it owns.';
-REVOKE ALL ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean) TO dp_analyst, dp_gateway;
+REVOKE ALL ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_sum_r2t(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -7,16 +7,18 @@ CREATE FUNCTION dp.dp_median_request(
   lower            double precision DEFAULT NULL,
   upper            double precision DEFAULT NULL,
   resolution       double precision DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS jsonb
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_median', 'from', dp.relation_ref(relation), 'where', predicate, 'keys', '[]'::jsonb,
+  SELECT jsonb_build_object('version', 1, 'call', 'dp_median', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'median', 'argument', argument, 'name', 'median',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text)))),
     'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', 'auto', 'fresh', fresh, 'settings', dp.session_settings())
 $$;
-COMMENT ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) IS 'The request of a dp_median call.';
-REVOKE ALL ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) TO dp_analyst, dp_gateway;
+COMMENT ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) IS 'The request of a dp_median call.';
+REVOKE ALL ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_median_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_median_result(answer jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -35,11 +37,13 @@ CREATE FUNCTION dp.dp_median(
   lower            double precision DEFAULT NULL,
   upper            double precision DEFAULT NULL,
   resolution       double precision DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS numeric
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS numeric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT dp.dp_median_result(dp.dp_query(dp.dp_median_request(relation, argument, predicate, epsilon, rho, lower, upper, resolution, fresh)))
+  SELECT dp.dp_median_result(dp.dp_query(dp.dp_median_request(relation, argument, predicate, epsilon, rho, lower, upper, resolution, fresh, joins, aliases)))
 $$;
-COMMENT ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) IS
+COMMENT ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) IS
   'Private median of an expression: the exponential mechanism over the declared range in steps of the resolution (at most 65,536 points). epsilon-DP, resp. rho-zCDP, for adding or removing one unit with all it owns.';
-REVOKE ALL ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean) TO dp_analyst, dp_gateway;
+REVOKE ALL ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_median(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

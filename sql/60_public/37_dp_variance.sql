@@ -9,16 +9,18 @@ CREATE FUNCTION dp.dp_variance_request(
   resolution       double precision DEFAULT NULL,
   sample           boolean DEFAULT true,
   mechanism        text DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS jsonb
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_variance', 'from', dp.relation_ref(relation), 'where', predicate, 'keys', '[]'::jsonb,
+  SELECT jsonb_build_object('version', 1, 'call', 'dp_variance', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', CASE WHEN sample THEN 'var_samp' ELSE 'var_pop' END, 'argument', argument, 'name', 'variance',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text)))),
     'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
 $$;
-COMMENT ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) IS 'The request of a dp_variance call.';
-REVOKE ALL ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) TO dp_analyst, dp_gateway;
+COMMENT ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) IS 'The request of a dp_variance call.';
+REVOKE ALL ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_variance_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_variance_result(answer jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -39,11 +41,13 @@ CREATE FUNCTION dp.dp_variance(
   resolution       double precision DEFAULT NULL,
   sample           boolean DEFAULT true,
   mechanism        text DEFAULT NULL,
-  fresh            boolean DEFAULT false) RETURNS numeric
+  fresh            boolean DEFAULT false,
+  joins            regclass[] DEFAULT NULL,
+  aliases          name[] DEFAULT NULL) RETURNS numeric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT dp.dp_variance_result(dp.dp_query(dp.dp_variance_request(relation, argument, predicate, epsilon, rho, lower, upper, resolution, sample, mechanism, fresh)))
+  SELECT dp.dp_variance_result(dp.dp_query(dp.dp_variance_request(relation, argument, predicate, epsilon, rho, lower, upper, resolution, sample, mechanism, fresh, joins, aliases)))
 $$;
-COMMENT ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) IS
+COMMENT ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) IS
   'Private variance of an expression from noisy count, sum and sum of squares about the middle of the range, a third of the budget each. NULL if the noisy count is below 2 (sample => false: below 1). epsilon-DP, resp. rho-zCDP, for adding or removing one unit with all it owns.';
-REVOKE ALL ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean) TO dp_analyst, dp_gateway;
+REVOKE ALL ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_variance(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

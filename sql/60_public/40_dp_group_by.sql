@@ -8,14 +8,16 @@ CREATE FUNCTION dp.dp_group_by_request(
   alpha      double precision DEFAULT NULL,
   beta       double precision DEFAULT NULL,
   mechanism  text DEFAULT NULL,
-  fresh      boolean DEFAULT false) RETURNS jsonb
+  fresh      boolean DEFAULT false,
+  joins      regclass[] DEFAULT NULL,
+  aliases    name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_group_by', 'from', dp.relation_ref(relation), 'where', predicate, 'keys', to_jsonb(COALESCE(keys, '{}')),
+  SELECT jsonb_build_object('version', 1, 'call', 'dp_group_by', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', to_jsonb(COALESCE(keys, '{}')),
     'aggregates', to_jsonb(COALESCE(aggregates, '{}')), 'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
 $$;
-COMMENT ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) IS 'The request of a dp_group_by call.';
-REVOKE ALL ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) TO dp_analyst, dp_gateway;
+COMMENT ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_group_by call.';
+REVOKE ALL ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_group_by_result(answer jsonb) RETURNS TABLE (key jsonb, value jsonb)
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -37,11 +39,13 @@ CREATE FUNCTION dp.dp_group_by(
   alpha      double precision DEFAULT NULL,
   beta       double precision DEFAULT NULL,
   mechanism  text DEFAULT NULL,
-  fresh      boolean DEFAULT false) RETURNS TABLE (key jsonb, value jsonb)
+  fresh      boolean DEFAULT false,
+  joins      regclass[] DEFAULT NULL,
+  aliases    name[] DEFAULT NULL) RETURNS TABLE (key jsonb, value jsonb)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.key, r.value FROM dp.dp_group_by_result(dp.dp_query(dp.dp_group_by_request(relation, keys, aggregates, predicate, epsilon, rho, alpha, beta, mechanism, fresh))) r
+  SELECT r.key, r.value FROM dp.dp_group_by_result(dp.dp_query(dp.dp_group_by_request(relation, keys, aggregates, predicate, epsilon, rho, alpha, beta, mechanism, fresh, joins, aliases))) r
 $$;
-COMMENT ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) IS
+COMMENT ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS
   'Private counts per group: one row for every combination of the declared domains of the keys, empty ones too. aggregates: count(*), count(x), count(distinct unit), each with FILTER; the budget is split equally over them. epsilon-DP, resp. rho-zCDP, for one unit with all it owns.';
-REVOKE ALL ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean) TO dp_analyst, dp_gateway;
+REVOKE ALL ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp.dp_group_by(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -34,6 +34,7 @@ ANALYSTS = {
     "dp_query",
     "session_settings",
     "relation_ref",
+    "joins_ref",
     "budget_ref",
     "dp_plan",
     "dp_budget_left",
