@@ -94,10 +94,37 @@ CALL dp.protect('device', 'web', unit_column => 'owner', max_rows_per_unit => 2)
 CALL dp.protect('session', 'web', unit_path => '{device_id,owner}', max_rows_per_unit => 3);
 CALL dp.protect('event', 'web', unit_path => '{session_id,device_id,owner}', max_rows_per_unit => 4);
 
+-- sums: row units, pure, and user units, pure: rows and users beyond every declared bound
+CREATE TABLE pay (LIKE visit INCLUDING ALL);
+INSERT INTO pay SELECT * FROM visit WHERE id % 3 = 0 OR id > 40;
+CREATE TABLE unpaid (LIKE visit INCLUDING ALL);
+CALL dp.create_dataset('pay', unit => 'row', epsilon => 11, default_epsilon => 0.25);
+CALL dp.protect('pay', 'pay', scale => 20, max_rows => 1000);
+CALL dp.protect('unpaid', 'pay');
+CREATE TABLE deal (id int PRIMARY KEY, buyer int, status text, amount float8);
+CREATE TABLE line (deal_id int REFERENCES deal, sku text, price numeric, qty smallint);
+CREATE TABLE hit (buyer int, weight int);
+INSERT INTO deal SELECT i, (ARRAY[1,1,1,2,3,NULL,4])[1 + i % 7], (ARRAY['open','paid',NULL])[1 + i % 3], (ARRAY[1.5,'NaN','Infinity',-1e308,NULL]::float8[])[1 + i % 5] FROM generate_series(1, 30) i;
+INSERT INTO line SELECT 1 + i % 30, (ARRAY['s1','s2','s3','other'])[1 + i % 4], (ARRAY[1.25,9999.99,-1,NULL,'NaN']::numeric[])[1 + i % 5], (ARRAY[0,3,6,32767,-32768,NULL])[1 + i % 6]::smallint
+  FROM generate_series(1, 80) i;
+INSERT INTO hit SELECT (ARRAY[1,2,NULL])[1 + i % 3], i FROM generate_series(1, 20) i;
+CALL dp.create_dataset('trade', unit => 'user', epsilon => 11, default_epsilon => 0.5);
+CALL dp.protect('deal', 'trade', unit_column => 'buyer', max_rows_per_unit => 4);
+CALL dp.protect('line', 'trade', unit_path => '{deal_id,buyer}', max_rows_per_unit => 5);
+CALL dp.protect('hit', 'trade', unit_column => 'buyer');
+CALL dp.describe_column('deal', 'id', bounds => '{0,100}');
+CALL dp.describe_column('deal', 'buyer');
+CALL dp.describe_column('deal', 'status', domain => '{open,paid}', nullable => false);
+CALL dp.describe_column('deal', 'amount');
+CALL dp.describe_column('line', 'sku', domain => '{s1,s2,s3}', nullable => false);
+CALL dp.describe_column('line', 'price', bounds => '{0,50}', resolution => '0.5');
+CALL dp.describe_column('line', 'qty', bounds => '{0,6}');
+CALL dp.describe_column('hit', 'weight', bounds => '{0,9}');
+
 DO $$
 DECLARE r text;
 BEGIN
-  FOREACH r IN ARRAY ARRAY['visit','visit_week','visit_ward','lone','void','shut'] LOOP
+  FOREACH r IN ARRAY ARRAY['pay','unpaid','visit','visit_week','visit_ward','lone','void','shut'] LOOP
     CALL dp.describe_column(r::regclass, 'id');
     CALL dp.describe_column(r::regclass, 'ward', domain => ARRAY['north','south','zäh "w\x']);
     CALL dp.describe_column(r::regclass, 'age', bounds => '{0,120}', resolution => '40');
@@ -150,6 +177,8 @@ CALL dp.allot('alice', 'clinic', epsilon => 20);
 CALL dp.allot('alice', 'lab', epsilon => 8);
 CALL dp.allot('alice', 'shop', epsilon => 20);
 CALL dp.allot('alice', 'web', epsilon => 12);
+CALL dp.allot('alice', 'pay', epsilon => 11);
+CALL dp.allot('alice', 'trade', epsilon => 11);
 CALL dp.allot('bob', 'clinic', epsilon => 0.3);
 CALL dp.allot('bob', 'lab', epsilon => 1);
 CALL dp.allot('bob', 'shop', epsilon => 1);

@@ -89,6 +89,56 @@ def every_row_counts(replace: Replace) -> None:
     replace(planner, "statement", statement)
 
 
+def values_not_clamped(replace: Replace) -> None:
+    """Integers are summed as they are, beyond their declared bounds too."""
+    from pg_epsilon.query import bounds
+
+    engine: Any = bounds
+    sound = engine.lattice_sql
+
+    def sql(expression: Any, *facts: Any) -> str:
+        plain = expression.kind is engine.Kind.INT and len(expression.columns) == 1
+        return f"({expression.sql})::pg_catalog.int8" if plain else sound(expression, *facts)
+
+    replace(engine, "lattice_sql", sql)
+
+
+def totals_not_clamped(replace: Replace) -> None:
+    """A user contributes all he has, whatever his declared bound."""
+    _rewrite(replace, r"LEAST\(GREATEST\((coalesce\(.*?\)), -?\d+\), -?\d+\)::pg_catalog\.int8 AS n", r"\1 AS n")
+
+
+def average_not_centred(replace: Replace) -> None:
+    """The sum of an average is noised as if about the middle of the range, and read about 0."""
+    _rewrite(replace, r" - 60\)", " - 0)")
+
+
+def one_level_off(replace: Replace) -> None:
+    """Every sum of R2T's ladder is cut at the threshold above the one that its noise is for."""
+    from pg_epsilon import choice
+
+    engine: Any = choice
+    sound = engine._sides
+    replace(engine, "_sides", lambda ladder: tuple((*side[1:], 2 * side[-1]) for side in sound(ladder)))
+
+
+def signs_in_parallel(replace: Replace) -> None:
+    """Positive and negative parts of a user's sum are charged as if he had one of them (§2.4)."""
+    from pg_epsilon import choice
+
+    engine: Any = choice
+    sound = engine.Ladder
+    replace(engine, "Ladder", lambda *facts: dataclasses.replace(sound(*facts), joint=1))
+
+
+def one_row_of_each(replace: Replace) -> None:
+    """A quantile's score is scaled for one row of a user, who has more."""
+    from pg_epsilon.mechanisms import quantile
+
+    engine: Any = quantile
+    replace(engine, "sensitivity", lambda fraction, rows: max(fraction, 1 - fraction))
+
+
 def cap_by_limit(replace: Replace) -> None:
     """The cap keeps the first rows of the whole table: one unit's going moves another's rows in (§2.3)."""
     _rewrite(replace, r"row_number\(\) OVER \(PARTITION BY u ORDER BY o\) AS rn", "row_number() OVER () / 8 AS rn")
@@ -381,6 +431,15 @@ CONTROLS: dict[str, Control] = {
         ("shop", "loss", cell_by_cell),
         ("web", "loss", cell_by_cell),
         ("shop", "sensitivity", every_row_counts),
+        ("pay", "sensitivity", values_not_clamped),
+        ("trade", "sensitivity", totals_not_clamped),
+        ("pay", "sensitivity", average_not_centred),
+        ("pay", "sensitivity", one_level_off),
+        ("trade", "sensitivity", one_level_off),
+        ("trade", "sensitivity", signs_in_parallel),
+        ("trade", "sensitivity", one_row_of_each),
+        ("trade", "sensitivity", every_row_counts),
+        ("pay", "loss", shares_not_split),
         ("shop", "sensitivity", cap_by_limit),
         ("shop", "loss", nobody_counts),
         ("clinic", "draws", noise_for_full_groups_only),

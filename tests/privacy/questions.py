@@ -80,6 +80,10 @@ LAB = [
     (A, "direct", "dp_group_by('audit.sample', '{lab,batch}', '{count(*),count(value)}', rho => 0.02)"),
     (A, "direct", "dp_group_by('audit.sample', '{lab}', '{count(*)}', 'batch < 30 AND batch >= 10', rho => 0.03)"),
     (A, "direct", "dp_count('audit.sample', alpha => 0.2, beta => 0.1)"),
+    (A, "direct", "dp_sum('audit.sample', 'value', lower => 0, upper => 20, resolution => 1, rho => 0.01)"),
+    (A, "direct", "dp_group_by('audit.sample', '{lab}', '{sum(batch),avg(batch),stddev(batch)}', rho => 0.02)"),
+    (A, "direct", "dp_median('audit.sample', 'batch', rho => 0.01)"),
+    (A, "direct", "dp_sum_r2t('audit.sample', 'batch', 'batch BETWEEN 0 AND 9', epsilon => 0.2)"),
     (
         A,
         "direct",
@@ -165,10 +169,76 @@ WEB = [
     (A, "direct", "dp_group_by('audit.event', '{kind}', '{count(*)}', rho => 0.03)"),
     (A, "direct", "dp_group_by('audit.event', '{kind}', '{count(*),count(size)}', epsilon => 0.3)"),
     (A, "direct", "dp_count('audit.event', 'size > 100', epsilon => 0.2)"),
+    (A, "direct", "dp_sum('audit.event', 'size', rho => 0.01)"),
+    (A, "direct", "dp_sum_r2t('audit.event', 'size', epsilon => 0.2)"),
+    (A, "direct", "dp_group_by('audit.event', '{kind}', '{sum(size),avg(size),median(size)}', rho => 0.03)"),
     (B, "direct", "dp_count('audit.login', epsilon => 0.9)"),
     (B, "DP001", "dp_count('audit.login', 'ok', epsilon => 0.9)"),
     (A, "direct", "dp_count('audit.event', 'size > 1', rho => 1)"),
     (A, "DP001", "dp_count('audit.event', 'size > 2', rho => 1)"),
 ]
 
-SESSIONS = {"clinic": CLINIC, "lab": LAB, "shop": SHOP, "web": WEB}
+PAY = [
+    (A, "direct", "dp_sum('audit.pay', 'age')"),
+    (A, "cache", "dp_sum('audit.pay', 'age')"),
+    (A, "cache", "dp_estimate('audit.pay', 'sum(age)')"),
+    (A, "direct", "dp_sum('audit.pay', 'charge', lower => -100, upper => 500, resolution => 0.25)"),
+    (A, "direct", "dp_sum('audit.pay', 'score', 'age > 0', lower => -1, upper => 1, resolution => 0.1)"),
+    (A, "direct", "dp_sum('audit.pay', 'CASE WHEN insured THEN age ELSE 1 END')"),
+    (A, "direct", "dp_sum_r2t('audit.pay', 'age')"),
+    (A, "direct", "dp_sum_r2t('audit.pay', 'age', base => 2, truncation => 'filter')"),
+    (A, "direct", "dp_sum_r2t('audit.pay', 'score', lower => -8, upper => 6, resolution => 1)"),
+    (A, "direct", "dp_group_by('audit.pay', '{ward}', '{sum(age)}', mechanism => 'r2t')"),
+    (A, "direct", "dp_avg('audit.pay', 'age')"),
+    (A, "direct", "dp_stddev('audit.pay', 'age')"),
+    (A, "direct", "dp_variance('audit.pay', 'score', lower => -2, upper => 7, resolution => 0.1, sample => false)"),
+    (A, "direct", "dp_median('audit.pay', 'age')"),
+    (A, "direct", "dp_quantile('audit.pay', 'score', 0.9, lower => 0, upper => 5, resolution => 0.5)"),
+    (
+        A,
+        "direct",
+        "dp_group_by('audit.pay', '{stage}', ARRAY['sum(age)', 'avg(age)', 'count(age)', 'median(age)',"
+        " 'sum(age) FILTER (WHERE insured)', 'percentile_disc(0.25) WITHIN GROUP (ORDER BY age)'])",
+    ),
+    (A, "direct", "dp_sum('audit.pay', 'age', alpha => 0.1, beta => 0.05)"),
+    (A, "direct", "dp_sum('audit.unpaid', 'age')"),
+    (A, "direct", "dp_group_by('audit.unpaid', '{ward}', '{median(age),avg(age)}')"),
+    (A, "DP005", "dp_avg('audit.pay', 'age', rho => 0.1)"),
+    (A, "DP004", "dp_sum('audit.pay', 'score')"),
+    (A, "DP003", "dp_sum('audit.pay', 'age', max_contribution => 5)"),
+    (A, "direct", "dp_sum('audit.pay', 'age + 1', epsilon => 3.6)"),
+    (A, "DP001", "dp_sum('audit.pay', 'age + 2', epsilon => 3.6)"),
+]
+
+TRADE = [
+    (A, "direct", "dp_sum('audit.line', 'price')"),
+    (A, "direct", "dp_sum('audit.line', 'qty', 'price IS NOT NULL', max_contribution => 7)"),
+    (A, "direct", "dp_sum('audit.hit', 'weight', max_contribution => 5)"),
+    (A, "direct", "dp_sum_r2t('audit.line', 'qty', max_contribution => 1000)"),
+    (A, "direct", "dp_sum_r2t('audit.line', 'qty', max_contribution => 1000, truncation => 'filter', base => 2)"),
+    (A, "direct", "dp_sum_r2t('audit.line', 'qty * (3 - qty)')"),
+    (
+        A,
+        "direct",
+        "dp_sum('audit.deal', 'amount', 'id > 0', lower => -5, upper => 2, resolution => 0.5)",
+    ),
+    (A, "direct", "dp_avg('audit.line', 'qty')"),
+    (A, "direct", "dp_variance('audit.line', 'qty')"),
+    (A, "direct", "dp_median('audit.line', 'qty')"),
+    (A, "direct", "dp_group_by('audit.line', '{sku}', ARRAY['sum(qty)', 'avg(price)', 'count(price)', 'count(*)'])"),
+    (A, "direct", "dp_group_by('audit.line', '{sku}', '{median(qty),sum(qty),count(*)}')"),
+    (A, "direct", "dp_group_by('audit.line', '{}', '{sum(qty),sum(price),avg(qty)}')"),
+    (
+        A,
+        "direct",
+        "dp_group_by('audit.deal', '{status}', ARRAY['count(distinct buyer)',"
+        " 'avg(CASE WHEN amount > 1 THEN 2 ELSE 0 END)'])",
+    ),
+    (A, "direct", "dp_group_by('audit.deal', '{status}', '{count(distinct buyer),median(id)}')"),
+    (A, "DP003", "dp_group_by('audit.line', '{sku}', '{sum(qty)}', mechanism => 'r2t')"),
+    (A, "DP004", "dp_sum('audit.hit', 'weight')"),
+    (A, "direct", "dp_sum('audit.line', 'qty + 1', epsilon => 3)"),
+    (A, "DP001", "dp_sum('audit.line', 'qty + 2', epsilon => 3)"),
+]
+
+SESSIONS = {"clinic": CLINIC, "lab": LAB, "shop": SHOP, "web": WEB, "pay": PAY, "trade": TRADE}

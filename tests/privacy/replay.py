@@ -85,7 +85,7 @@ def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Ques
         if question[1] == "set":
             conn.execute(f"SET LOCAL {question[2]}")
             continue
-        call = re.sub(r"^dp_(count|group_by)\(", r"dp.dp_\1_request(", question[2])
+        call = re.sub(r"^dp_(\w+)\(", r"dp.dp_\1_request(", question[2])
         row = conn.execute("SELECT " + call).fetchone()
         assert row is not None
         made.append((question, json.dumps(row[0])))
@@ -246,10 +246,14 @@ def _public(draw: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Loss:
-    """Realised loss of one draw: pure epsilon (Laplace, selection) or rho (Gaussian); exact."""
+    """Realised loss of one draw: pure epsilon (Laplace, selection) or rho (Gaussian); exact.
+
+    ranged: a selection, whose log-odds move by epsilon at most: a epsilon²/8 at order a (composition.md §4, row 3).
+    """
 
     epsilon: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
+    ranged: bool = False
 
     @property
     def none(self) -> bool:
@@ -265,7 +269,7 @@ def loss_of(one: Mapping[str, Any], two: Mapping[str, Any]) -> Loss:
     if one["kind"] == "laplace":
         return Loss(epsilon=sum((abs(c) for c in changes), Fraction(0)) / scale)
     logs = [_log_probability(draw, one["output"][0], float(scale)) for draw in (one, two)]
-    return Loss(epsilon=Fraction(abs(logs[0] - logs[1])))
+    return Loss(epsilon=Fraction(abs(logs[0] - logs[1])), ranged=True)
 
 
 def _log_probability(draw: Mapping[str, Any], pick: int, scale: float) -> float:
@@ -286,7 +290,7 @@ def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequenc
     pairs = list(zip(one.draws, two.draws, strict=True))
     if any(_sensitivity(a, b) > Fraction(a["declared"]) for a, b in pairs):
         yield "sensitivity"
-    declared = [_declared(draw) for draw in one.draws]
+    declared = [_declared(draw) for draw in _in_sequence(one.draws)]
     if one.draws and (not one.paid or any(_exceeds(declared, [spent], orders) for spent in one.paid.values())):
         yield "price"
     losses = [loss_of(a, b) for a, b in pairs]
@@ -294,9 +298,20 @@ def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequenc
         yield "loss"
 
 
+def _in_sequence(draws: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The draws whose costs add up: selections of one aggregate group by group are parallel and cost one of them.
+
+    That they are, for this unit, is what the realised losses are held against (loss), all of them added.
+    """
+    parallel = {
+        draw["label"]: draw for draw in draws if draw["kind"] == "select" and draw["label"].endswith("by group")
+    }
+    return [draw for draw in draws if draw["label"] not in parallel or draw is parallel[draw["label"]]]
+
+
 def _declared(draw: Mapping[str, Any]) -> Loss:
     cost = Fraction(draw["cost"])
-    return Loss(rho=cost) if draw["kind"] == "gaussian" else Loss(epsilon=cost)
+    return Loss(rho=cost) if draw["kind"] == "gaussian" else Loss(epsilon=cost, ranged=draw["kind"] == "select")
 
 
 def _session_losses(
@@ -341,6 +356,8 @@ def curve(loss: Loss, order: float) -> float:
     if loss.rho:
         return order * float(loss.rho)
     epsilon = float(loss.epsilon)
+    if loss.ranged:
+        return min(curve(Loss(epsilon=loss.epsilon), order), order * epsilon**2 / 8)
     if order * epsilon > 50:
         return epsilon + (math.log1p(math.exp((1 - 2 * order) * epsilon)) - math.log1p(math.exp(-epsilon))) / (
             order - 1
