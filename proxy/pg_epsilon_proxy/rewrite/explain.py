@@ -57,12 +57,17 @@ def xml_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> str
     items = []
     for call, facts in blocks:
         shown = "".join(
-            f'    <Fact Name="{escape(key)}">{escape(value if isinstance(value, str) else json.dumps(value))}</Fact>\n'
+            f'    <Fact Name="{escape(key)}">{_text(value)}</Fact>\n'
             for key, value in facts.items()
+            if value is not None
         )
-        items.append(f"  <DP-Block>\n    <Call>{escape(call)}</Call>\n{shown}  </DP-Block>\n")
-    blocks_text, statement = "".join(items), f"  <Statement>{escape(outer)}</Statement>\n"
+        items.append(f"  <DP-Block>\n    <Call>{_text(call)}</Call>\n{shown}  </DP-Block>\n")
+    blocks_text, statement = "".join(items), f"  <Statement>{_text(outer)}</Statement>\n"
     return f'<explain xmlns="http://www.postgresql.org/2009/explain">\n{blocks_text}{statement}</explain>'
+
+
+def _text(value: Any) -> str:
+    return escape(value if isinstance(value, str) else json.dumps(value), quote=False)
 
 
 # JSON is YAML.
@@ -119,12 +124,25 @@ def _warnings(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
     return [f"warning: {item}" for item in value]
 
 
+def _aggregates(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    """How each aggregate is answered, why, and what else was considered."""
+    shown = []
+    for item in value:
+        shown.append(
+            f"{item.get('aggregate')}: {item.get('mechanism')}" + (f", {item['why']}" if item.get("why") else "")
+        )
+        for other in item.get("candidates") or ():
+            shown.append(f"  considered: {other.get('mechanism')}, expected error {other.get('expected_error')}")
+    return shown
+
+
 _SHOW: dict[str, Callable[[str, Any, Mapping[str, Any]], list[str]]] = {
     "charge": _charge,
     "left": _amount,
     "cap": _amount,
     "margin": _margin,
     "warnings": _warnings,
+    "aggregates": _aggregates,
 }
 
 

@@ -21,6 +21,7 @@ from .tree import strings, substitute, walk
 
 _OWN = "use published columns of {} only; a query over protected data cannot refer to the query around it"
 _VALUES = "write its values as constants, for example IN (1, 2); run the sub-query by itself first"
+_VALUE = "run the sub-query by itself first, and write its value as a constant"
 _RELATED = "write a join along the foreign key: FROM a JOIN b ON ..., then count(DISTINCT a.key) if rows multiply"
 _PUBLIC = (
     "write IN (SELECT column FROM public_table WHERE ...) or EXISTS (SELECT 1 FROM public_table p WHERE p.k = t.k)"
@@ -79,7 +80,7 @@ class Resolver:
         select = link.subselect
         public = self._public(select) if plain and self._outer is None else None
         if public is None:
-            raise self._part(f"a sub-query in {where}", self._instead(select), link)
+            raise self._part(f"a sub-query in {where}", self._instead(name, select), link)
         item = next(iter(select.fromClause or ()))
         alias = item.alias.aliasname if item.alias is not None else item.relname
         leaf = Leaf(public, self._free(alias), item)
@@ -112,8 +113,10 @@ class Resolver:
         relation = self._reader.relation(item, self._env)
         return relation if relation is not None and relation.role == PUBLIC else None
 
-    def _instead(self, select: Any) -> str:
+    def _instead(self, name: str, select: Any) -> str:
         """What to write in the place of a sub-query that cannot stay."""
+        if name not in ("ANY_SUBLINK", "EXISTS_SUBLINK"):
+            return _VALUE
         roles = set()
         for item in walk(select):
             if isinstance(item, ast.RangeVar) and (found := self._reader.facts.relations.get(relation_name(item))):

@@ -55,6 +55,14 @@ class FakeUpstream:
             "left": {"epsilon": "0.9"},
             "warnings": ["groups may be missing"],
             "groups": None,
+            "aggregates": [
+                {
+                    "aggregate": "count",
+                    "mechanism": "laplace",
+                    "why": "smaller expected error",
+                    "candidates": [{"mechanism": "R2T", "expected_error": "31"}],
+                }
+            ],
         }
 
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

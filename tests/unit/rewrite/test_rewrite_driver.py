@@ -383,6 +383,8 @@ async def test_explain_asks_for_a_plan_only() -> None:
         "  expected error: ±30 at 95%",
         "  budget left: epsilon 0.9",
         "  warning: groups may be missing",
+        "  count: laplace, smaller expected error",
+        "    considered: R2T, expected error 31",
         "Then, on released values only: SELECT b1.c1 AS education, b1.c2 AS count FROM (SELECT c1, c2 FROM "
         "pg_catalog.jsonb_to_recordset($1) AS t(c1 text, c2 bigint)) AS b1",
     ]

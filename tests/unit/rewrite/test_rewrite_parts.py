@@ -205,7 +205,8 @@ def test_a_request_over_several_relations_as_sql() -> None:
     }
     assert call_text(request) == (
         "SELECT l.rank, percentile_disc(0.5) within group (order by a.age) filter (where a.age < 9) "
-        "FROM public.adult a JOIN ref.levels l ON l.education = a.education JOIN ref.days ON true WHERE a.age > 3 GROUP BY l.rank"
+        "FROM public.adult a JOIN ref.levels l ON l.education = a.education JOIN ref.days ON true "
+        "WHERE a.age > 3 GROUP BY l.rank"
     )
 
 
