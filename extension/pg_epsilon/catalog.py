@@ -258,6 +258,24 @@ def not_published(name: str) -> DPError:
     return DPError(PRIVILEGE, f"{name} is not a published relation", "dp.published lists what can be asked about.")
 
 
+def locked() -> DPError:
+    """Our own wait for a lock ended: it says nothing about a row."""
+    return DPError(
+        CHANNEL,
+        "another transaction has locked what the call needs",
+        "Commit policy changes first; a session that changed or locked them and then asks waits for itself.",
+    )
+
+
+def closed() -> DPError:
+    """A read failed next to rows once (composition.md §10.3)."""
+    return DPError(
+        CHANNEL,
+        "this form of question is closed after a failure",
+        "The administrator finds the cause and calls dp.reopen_shape(shape); dp.check() lists closed shapes.",
+    )
+
+
 def _no_allotment(dataset: str) -> DPError:
     return DPError(
         PRIVILEGE,

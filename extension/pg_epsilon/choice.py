@@ -12,127 +12,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 from pg_epsilon import choice_joins
-from pg_epsilon.accounting.charges import share
-from pg_epsilon.accounting.curves import round_down
 from pg_epsilon.accounting.margins import laplace_epsilon
+from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, values_of
+from pg_epsilon.choice_values import average, quantile, spread
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.mechanisms.additive import Additive
-from pg_epsilon.mechanisms.estimators import Average, Estimator, Number, Quantile, Spread, Truncated
+from pg_epsilon.mechanisms.estimators import Number, Truncated
 from pg_epsilon.mechanisms.r2t import BASES, BETA, Ladder, thresholds
-from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.query.aggregates import COLUMN, ROWS, UNITS, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
-from pg_epsilon.query.statistics import HISTOGRAM, SUM, Statistic
-
-POINTS = 2**16  # of a quantile's lattice, at most
-CELLS = 2**22  # of all histograms of a block together, at most
-SQUARES = 2**31  # the largest square, in grains
-SUM_MAX = 2**62  # of what the declared number of rows can sum up to, lattice units
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How one aggregate is answered: its estimator, what its measures read, and why it was chosen.
-
-    statement: the block's statement, if it is not made from `statistics`.
-    """
-
-    estimator: Estimator
-    statistics: tuple[Statistic, ...]
-    candidates: tuple[tuple[str, Fraction | None], ...] = ()
-    why: str = "the only mechanism for it"
-    warnings: tuple[str, ...] = ()
-    statement: str | None = None
-
-    def describe(self, name: str) -> dict[str, Any]:
-        """For dp_plan and EXPLAIN: public facts."""
-        return {
-            "aggregate": name,
-            "mechanism": self.estimator.mechanism,
-            "candidates": [{"mechanism": m, "expected_error": _error(e)} for m, e in self.candidates],
-            "why": self.why,
-        }
-
-
-def _error(value: Fraction | None) -> str | None:
-    return None if value is None else format(Decimal(f"{float(value):.4g}"), "f")
-
-
-@dataclass(frozen=True)
-class Share:
-    """One aggregate's part of the budget."""
-
-    kind: str
-    amount: Decimal
-
-    def part(self, parts: int) -> Share:
-        """One of `parts` equal parts; DP005 if nothing would be left."""
-        amount = share(self.amount, parts)
-        if amount <= 0:
-            raise DPError(
-                OUT_OF_RANGE,
-                "the budget is too small to be split over the block's aggregates",
-                "Ask for fewer aggregates, or spend more.",
-            )
-        return Share(self.kind, amount)
-
-    def additive(self, l1: int, l2_squared: int | None = None) -> Additive:
-        """Noise for a vector of this sensitivity."""
-        squared = l1 * l1 if l2_squared is None else l2_squared
-        if self.kind == "rho":
-            return Additive(l1, squared, rho=self.amount)
-        return Additive(l1, squared, epsilon=self.amount)
-
-    def epsilon_of_selection(self) -> Decimal:
-        """epsilon of an exponential mechanism: epsilon²/8 <= rho, being epsilon-bounded-range."""
-        if self.kind == "epsilon":
-            return self.amount
-        return round_down(Fraction(math.isqrt(int(8 * self.amount * 10**36)), 10**18))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What all aggregates of a block share.
-
-    rows: with user units, the cap on rows of a unit; by_rows: rows beyond it are dropped for the whole block (else a
-    unit's total is clamped). joint: with several groups or statistics a unit is in all of them.
-    """
-
-    request: Request
-    users: bool
-    rows: int | None
-    by_rows: bool
-    histograms: bool
-
-    @staticmethod
-    def of(request: Request, aggregates: Sequence[Aggregate]) -> Facts:
-        users = request.source.has_user_units
-        several = any(a.function not in ("count", "sum") for a in aggregates)
-        return Facts(
-            request,
-            users,
-            request.source.kappa if users else 1,
-            users and bool(request.keys or several),
-            any(a.function == "quantile" for a in aggregates),
-        )
-
-    def kappa(self) -> int:
-        """The cap on a unit's rows; DP004 if none is declared."""
-        if self.rows is None:
-            raise DPError(
-                UNDECLARED,
-                f"how many rows one user of {self.request.policy.relation.qualified} may own is not declared",
-                "Count users instead, count(distinct unit column) or what => 'units'; give max_contribution; or let the"
-                " owner protect it with max_rows_per_unit.",
-            )
-        return self.rows
+from pg_epsilon.query.statistics import SUM, Statistic
 
 
 def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, ...]:
@@ -216,16 +110,6 @@ def _bought(facts: Facts, l1: int, width: Fraction, share_: Share) -> Share:
     return Share("epsilon", laplace_epsilon(tolerance, budget.beta, l1))
 
 
-def _needs_amount(facts: Facts, aggregate: Aggregate, share_: Share) -> Share:
-    if share_.kind == "accuracy":
-        raise DPError(
-            OUT_OF_RANGE,
-            f"alpha and beta say how near a count or a sum must be, not {aggregate.function}",
-            "Ask with epsilon (or rho).",
-        )
-    return share_
-
-
 def _count_units(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
     """Users counted once per group: in at most min(kappa, number of groups) groups."""
     cells = facts.request.cells if facts.rows is None else min(facts.rows, facts.request.cells)
@@ -241,8 +125,8 @@ def _count(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
 
 
 def _sum(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
-    values = _values(aggregate)
-    _check_rows(facts, values)
+    values = values_of(aggregate)
+    check_rows(facts, values)
     return _total(facts, aggregate, share_, Statistic(SUM, values.sql, aggregate.filter), values)
 
 
@@ -348,91 +232,13 @@ def _sides(ladder: Ladder) -> tuple[tuple[int, ...], ...]:
     return tuple(ladder.levels[:count] for count in ladder.counts)
 
 
-def _average(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
-    values = _values(aggregate)
-    _check_rows(facts, values)
-    rows, half = facts.kappa(), _needs_amount(facts, aggregate, share_).part(2)
-    centre = (values.low + values.high) // 2
-    reach = max(values.high - centre, centre - values.low, 1)
-    estimator = Average(half.additive(rows * reach), half.additive(rows), values.step, values.low, values.high, centre)
-    read = (Statistic(SUM, f"({values.sql} - {centre})", aggregate.filter), _present(aggregate))
-    return Choice(estimator, read, why="sum about the middle of the range, and count, half of the share each")
-
-
-def _present(aggregate: Aggregate) -> Statistic:
-    return Statistic(ROWS, aggregate.argument, aggregate.filter)
-
-
-def _spread(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
-    values = _values(aggregate)
-    _check_rows(facts, values)
-    rows, third = facts.kappa(), _needs_amount(facts, aggregate, share_).part(3)
-    centre = (values.low + values.high) // 2
-    reach = max(values.high - centre, centre - values.low, 1)
-    grain = max(1, -(-reach * reach // SQUARES))
-    largest = reach * reach // grain
-    distance = f"({values.sql} - {centre})"
-    exact = f"{distance}::pg_catalog.numeric"
-    square = f"pg_catalog.div({exact} * {exact}, {grain})::pg_catalog.int8"
-    estimator = Spread(
-        third.additive(rows),
-        third.additive(rows * reach),
-        third.additive(rows * largest),
-        Fraction(grain),
-        reach,
-        values.step,
-        sample=aggregate.function.endswith("samp"),
-        root=aggregate.function.startswith("stddev"),
-    )
-    read = (
-        _present(aggregate),
-        Statistic(SUM, distance, aggregate.filter),
-        Statistic(SUM, square, aggregate.filter),
-    )
-    return Choice(estimator, read, why="count, sum and sum of squares about the middle, a third of the share each")
-
-
-def _quantile(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
-    values = _values(aggregate)
-    rows, fraction = facts.kappa(), aggregate.parameters.fraction
-    epsilon = _needs_amount(facts, aggregate, share_).epsilon_of_selection()
-    if fraction is None or epsilon <= 0:
-        raise DPError(OUT_OF_RANGE, "a quantile needs its fraction and a budget", "fraction => 0.9, epsilon => 0.1")
-    points = min(POINTS, max(16, CELLS // facts.request.cells))
-    stride = -(-(values.high - values.low + 1) // points)
-    size = -(-(values.high - values.low + 1) // stride)
-    estimator = Quantile(
-        Ranks(size, Fraction(fraction), rows, epsilon), values.low, values.high, stride, values.step, values.whole
-    )
-    point = f"(({values.sql} - {values.low}) / {stride})"
-    warnings = (f"values are told apart in steps of {float(stride * values.step):g} only",) if stride > 1 else ()
-    return Choice(estimator, (Statistic(HISTOGRAM, point, aggregate.filter),), warnings=warnings)
-
-
-def _values(aggregate: Aggregate) -> Lattice:
-    if aggregate.lattice is None:
-        raise ValueError("an aggregate of values without its lattice")
-    return aggregate.lattice
-
-
-def _check_rows(facts: Facts, values: Lattice) -> None:
-    """What the declared number of rows can sum up to must fit the noise lattice (composition.md §10.3)."""
-    most = facts.request.policy.max_rows
-    if most is not None and most * max(values.largest, values.high - values.low) > SUM_MAX:
-        raise DPError(
-            OUT_OF_RANGE,
-            "a sum over the declared number of rows could leave 64 bits",
-            "Use a coarser resolution, or tighter bounds.",
-        )
-
-
 _BUILDERS: Mapping[str, Callable[[Facts, Aggregate, Share], Choice]] = {
     "count": _count,
     "sum": _sum,
-    "avg": _average,
-    "var_samp": _spread,
-    "var_pop": _spread,
-    "stddev_samp": _spread,
-    "stddev_pop": _spread,
-    "quantile": _quantile,
+    "avg": average,
+    "var_samp": spread,
+    "var_pop": spread,
+    "stddev_samp": spread,
+    "stddev_pop": spread,
+    "quantile": quantile,
 }

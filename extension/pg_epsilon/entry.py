@@ -18,7 +18,7 @@ import plpy
 from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
-from pg_epsilon.catalog import Catalog, not_published
+from pg_epsilon.catalog import Catalog, closed, locked, not_published
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError, ReadFailed
 from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
@@ -70,7 +70,7 @@ def charge(request_id: str, who: str, request: str) -> str:
         plan_ = _compile(document)
         catalog.authorise(plan_.request.policy, who)
         if catalog.is_closed(plan_.shape):
-            raise _closed()
+            raise closed()
         if not plan_.charges:
             raw: list[list[int]] = [[] for _ in range(plan_.request.cells)]
             return {"answer": _answer(plan_, raw, request_id, who, "declared domain", _now())}
@@ -98,7 +98,7 @@ def answer(request_id: str) -> str:
         if plan_ is None or plan_.request.policy.version != catalog.policy_version():
             plan_ = _as_paid(paid)
         if catalog.is_closed(plan_.shape):
-            raise _closed()
+            raise closed()
         raw = catalog.recorded(request_id)
         if raw is None:
             raw = _think(plan_, _read_statistics(plan_))
@@ -200,13 +200,13 @@ def _attempt(step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             return step()
     except _ShapeClosed as closing:
         catalog.close(closing.shape)
-        error = _closed()
+        error = closed()
     except DPError as refused:
         error = refused
     except plpy.SPIError as failed:
         if failed.sqlstate == "57014":
             raise
-        error = _locked() if failed.sqlstate == "55P03" else _unfinished(failed)
+        error = locked() if failed.sqlstate == "55P03" else _unfinished(failed)
     except Exception as failed:
         error = _unfinished(failed)
     return {"refusal": _refusal(error)}
@@ -230,22 +230,6 @@ def _unfinished(error: Exception) -> DPError:
         CHANNEL,
         "the call could not be completed",
         "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
-    )
-
-
-def _locked() -> DPError:
-    return DPError(
-        CHANNEL,
-        "another transaction has locked what the call needs",
-        "Commit policy changes first; a session that changed or locked them and then asks waits for itself.",
-    )
-
-
-def _closed() -> DPError:
-    return DPError(
-        CHANNEL,
-        "this form of question is closed after a failure",
-        "The administrator finds the cause and calls dp.reopen_shape(shape); dp.check() lists closed shapes.",
     )
 
 

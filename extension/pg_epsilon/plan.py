@@ -11,7 +11,8 @@ from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
-from pg_epsilon.choice import Choice, choose
+from pg_epsilon.choice import choose
+from pg_epsilon.choice_parts import Choice
 from pg_epsilon.mechanisms.estimators import Bar, Estimator
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.aggregates import UNITS

@@ -105,7 +105,7 @@ CREATE TABLE deal (id int PRIMARY KEY, buyer int, status text, amount float8);
 CREATE TABLE line (deal_id int REFERENCES deal, sku text, price numeric, qty smallint);
 CREATE TABLE hit (buyer int, weight int);
 INSERT INTO deal SELECT i, (ARRAY[1,1,1,2,3,NULL,4])[1 + i % 7], (ARRAY['open','paid',NULL])[1 + i % 3], (ARRAY[1.5,'NaN','Infinity',-1e308,NULL]::float8[])[1 + i % 5] FROM generate_series(1, 30) i;
-INSERT INTO line SELECT 1 + i % 30, (ARRAY['s1','s2','s3','other'])[1 + i % 4], (ARRAY[1.25,9999.99,-1,NULL,'NaN']::numeric[])[1 + i % 5], (ARRAY[0,3,6,32767,-32768,NULL])[1 + i % 6]::smallint
+INSERT INTO line SELECT 1 + i % 30, (ARRAY['s1','s2','s3','other'])[1 + i % 4], (ARRAY[1.25,9999.99,-1,NULL,'NaN']::numeric[])[1 + i % 5], (ARRAY[1,3,6,32767,-32768,NULL])[1 + i % 6]::smallint
   FROM generate_series(1, 80) i;
 INSERT INTO hit SELECT (ARRAY[1,2,NULL])[1 + i % 3], i FROM generate_series(1, 20) i;
 CALL dp.create_dataset('trade', unit => 'user', epsilon => 11, default_epsilon => 0.5);

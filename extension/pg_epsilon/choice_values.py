@@ -1,0 +1,80 @@
+"""Averages, spreads and quantiles: their measures and sensitivities, by public facts only (dp-pqd.md §6)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, needs_amount, values_of
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.mechanisms.estimators import Average, Quantile, Spread
+from pg_epsilon.mechanisms.ranks import Ranks
+from pg_epsilon.query.aggregates import ROWS, Aggregate
+from pg_epsilon.query.statistics import HISTOGRAM, SUM, Statistic
+
+POINTS = 2**16  # of a quantile's lattice, at most
+CELLS = 2**22  # of all histograms of a block together, at most
+SQUARES = 2**31  # the largest square, in grains
+
+
+def average(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
+    """Noisy sum about the middle of the range over noisy count, half of the share each."""
+    values = values_of(aggregate)
+    check_rows(facts, values)
+    rows, half = facts.kappa(), needs_amount(aggregate, share_).part(2)
+    centre = (values.low + values.high) // 2
+    reach = max(values.high - centre, centre - values.low, 1)
+    estimator = Average(half.additive(rows * reach), half.additive(rows), values.step, values.low, values.high, centre)
+    read = (Statistic(SUM, f"({values.sql} - {centre})", aggregate.filter), _present(aggregate))
+    return Choice(estimator, read, why="sum about the middle of the range, and count, half of the share each")
+
+
+def _present(aggregate: Aggregate) -> Statistic:
+    return Statistic(ROWS, aggregate.argument, aggregate.filter)
+
+
+def spread(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
+    """Variance or standard deviation from noisy count, sum and sum of squares, a third of the share each."""
+    values = values_of(aggregate)
+    check_rows(facts, values)
+    rows, third = facts.kappa(), needs_amount(aggregate, share_).part(3)
+    centre = (values.low + values.high) // 2
+    reach = max(values.high - centre, centre - values.low, 1)
+    grain = max(1, -(-reach * reach // SQUARES))
+    largest = reach * reach // grain
+    distance = f"({values.sql} - {centre})"
+    exact = f"{distance}::pg_catalog.numeric"
+    square = f"pg_catalog.div({exact} * {exact}, {grain})::pg_catalog.int8"
+    estimator = Spread(
+        third.additive(rows),
+        third.additive(rows * reach),
+        third.additive(rows * largest),
+        Fraction(grain),
+        reach,
+        values.step,
+        sample=aggregate.function.endswith("samp"),
+        root=aggregate.function.startswith("stddev"),
+    )
+    read = (
+        _present(aggregate),
+        Statistic(SUM, distance, aggregate.filter),
+        Statistic(SUM, square, aggregate.filter),
+    )
+    return Choice(estimator, read, why="count, sum and sum of squares about the middle, a third of the share each")
+
+
+def quantile(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
+    """The exponential mechanism over the lattice, in coarser steps if it has too many points."""
+    values = values_of(aggregate)
+    rows, fraction = facts.kappa(), aggregate.parameters.fraction
+    epsilon = needs_amount(aggregate, share_).epsilon_of_selection()
+    if fraction is None or epsilon <= 0:
+        raise DPError(OUT_OF_RANGE, "a quantile needs its fraction and a budget", "fraction => 0.9, epsilon => 0.1")
+    points = min(POINTS, max(16, CELLS // facts.request.cells))
+    stride = -(-(values.high - values.low + 1) // points)
+    size = -(-(values.high - values.low + 1) // stride)
+    estimator = Quantile(
+        Ranks(size, Fraction(fraction), rows, epsilon), values.low, values.high, stride, values.step, values.whole
+    )
+    point = f"(({values.sql} - {values.low}) / {stride})"
+    warnings = (f"values are told apart in steps of {float(stride * values.step):g} only",) if stride > 1 else ()
+    return Choice(estimator, (Statistic(HISTOGRAM, point, aggregate.filter),), warnings=warnings)
