@@ -47,6 +47,7 @@ bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs 
 	@for file in tests/benchmarks/bench_*.py; do name=$${file##*/bench_}; $(MAKE) --no-print-directory bench-$${name%.py} || exit 1; done
 
 bench-%: dev sql
+	@[ $* != proxy ] || scripts/env.sh pgbouncer
 	@"$$(scripts/paths.py venv)/bin/python" tests/benchmarks/bench_$*.py
 
 clean: ## remove what was built (not the Python environment, not the demo)

@@ -56,6 +56,7 @@ environment() {
 
 cd "$ROOT"
 packages
+[ $# = 0 ] || need "$@"  # what one target needs besides: `scripts/env.sh pgbouncer`
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
 environment
 paths runtime >/dev/null
