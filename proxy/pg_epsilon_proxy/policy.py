@@ -25,6 +25,8 @@ log = logging.getLogger("pg_epsilon_proxy.policy")
 CHANNEL = "pg_epsilon_policy"
 RETRY_SECONDS = 2.0
 ATTEMPTS = 3  # a policy is often changed by several CALLs in a row
+# A server that restarts, and nothing else: any other failure could be a damaged facade.
+AWAY = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 FUNCTIONS = """SELECT DISTINCT p.proname
   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
  WHERE n.nspname = 'dp' AND p.proname LIKE 'dp\\_%' AND p.proname !~ '_(request|result)$'"""
@@ -118,6 +120,7 @@ class Policy:
         self._version: int | None = None
         self._changed = asyncio.Event()
         self._rewriter: Rewriter | None = None
+        self._unsure = False
         self.problems: list[str] = ["the policy has not been read yet"]
 
     @property
@@ -133,7 +136,13 @@ class Policy:
     async def refresh(self) -> None:
         try:
             problems, rewriter = await self._source.refresh()
+            self._unsure = False
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            if self.serving and isinstance(error, AWAY):
+                # The net was whole; an older shape refuses every row, and the engine judges by today's policy.
+                self._unsure = True
+                event(log, logging.WARNING, "policy cannot be read now", error=type(error).__name__)
+                return
             problems, rewriter = [f"the databases cannot be asked: {type(error).__name__}: {error}"], None
         except Exception as error:  # whatever it is, serving on would be worse than serving nobody
             known = failure(error)
@@ -165,7 +174,7 @@ class Policy:
 
     async def _follow(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if self.serving else RETRY_SECONDS):
+            async with asyncio.timeout(None if self.serving and not self._unsure else RETRY_SECONDS):
                 await self._changed.wait()
         self._changed.clear()
         await self.refresh()

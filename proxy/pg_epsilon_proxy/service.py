@@ -21,7 +21,7 @@ from pg_epsilon_proxy.upstream import UpstreamPool
 
 log = logging.getLogger("pg_epsilon_proxy.service")
 
-BUDGET_SECONDS = 15.0  # a scrape asks for the budgets at most so often
+BUDGET_SECONDS = 5.0  # a scrape asks for the budgets at most so often
 
 
 class Service:

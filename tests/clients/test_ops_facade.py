@@ -188,6 +188,16 @@ def test_a_password_is_in_no_log(apart: Apart) -> None:
         assert alice.execute("SELECT count(*) FROM regions").fetchone() == (3,)
 
 
+def test_sessions_outlive_the_private_database(apart: Apart) -> None:
+    """While it is away questions are refused, everything else goes on; then they are answered, in the same session."""
+    with apart.proxy.connect() as alice:
+        apart.private.stop("fast")
+        assert code_of(lambda: alice.execute("SELECT count(*) FROM people WHERE age > 52")) == "DP006"
+        assert alice.execute("SELECT 1").fetchone() == (1,)
+        apart.private.start()
+        assert soon(lambda: code_of(lambda: alice.execute("SELECT count(*) FROM people WHERE age > 52")) is None)
+
+
 def test_a_facade_that_is_away_is_said_so_and_comes_back(apart: Apart) -> None:
     apart.facade.stop("fast")
     assert code_of(lambda: apart.proxy.connect()) in ("DP006", "57P03", "lost")

@@ -256,17 +256,20 @@ def test_a_unix_socket_is_served_by_all_workers(pair: Proxy) -> None:
         assert pair.wait_for("session begins")[-1]["address"] == "unix"
 
 
-def test_a_killed_worker_is_replaced_and_the_other_serves_on(pair: Proxy) -> None:
+@pytest.mark.parametrize(("how", "told"), [(signal.SIGKILL, "lost"), (signal.SIGTERM, "57P01")])
+def test_a_worker_that_ends_is_replaced_and_the_other_serves_on(pair: Proxy, how: signal.Signals, told: str) -> None:
+    """Killed, or told to end by itself: then it drains."""
     restarts = pair.metrics().get("pg_epsilon_worker_restarts_total", 0)
     sessions = workers_of(pair)
     pid = pair.process.pid
     victims = {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
     assert len(victims) == 2
     killed = victims.pop()
-    os.kill(killed, signal.SIGKILL)
-    ended = pair.wait_for("worker ended")[-1]["number"]
+    before = len(pair.events("worker ended"))
+    os.kill(killed, how)
+    ended = pair.wait_for("worker ended", before + 1)[-1]["number"]
     (other,) = set(sessions) - {ended}
-    assert code_of(lambda: sessions[ended][0].execute("SELECT 1")) == "lost"
+    assert code_of(lambda: sessions[ended][0].execute("SELECT 1")) == told
     assert sessions[other][0].execute("SELECT 1").fetchone() == (1,)
     assert soon(lambda: pair.metrics()["pg_epsilon_workers"] == 2)
     assert pair.metrics()["pg_epsilon_worker_restarts_total"] == restarts + 1

@@ -127,6 +127,9 @@ def test_metrics_count_what_happened(databases: Stack, tmp_path: Path, workers: 
         before = proxy.metrics()
         assert before["pg_epsilon_workers"] == workers and before["pg_epsilon_serving"] == 1
         assert before['pg_epsilon_pool_connections{state="idle"}'] >= 2 * workers, "warm before anybody asks"
+        with databases.cluster.connect() as root:
+            channels = root.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'dp_channel'").fetchone()
+        assert channels is not None and channels[0] >= 2 * workers, "and so is the channel behind each"
         sessions = [proxy.connect() for _ in range(6)]
         for number, session in enumerate(sessions):
             session.execute(f"SELECT count(*) FROM people WHERE age > {40 + number + 10 * workers}")
@@ -150,8 +153,8 @@ def test_metrics_count_what_happened(databases: Stack, tmp_path: Path, workers: 
             'pg_epsilon_budget_frozen{dataset="people"}': 0,
         }
         assert {name: now.get(name) for name in expected} == expected
-        assert 0 < now['pg_epsilon_budget_used_ratio{dataset="people"}'] < 1
-        assert now['pg_epsilon_budget_epsilon_left{dataset="people"}'] < 10
+        assert soon(lambda: 0 < proxy.metrics()['pg_epsilon_budget_used_ratio{dataset="people"}'] < 1)
+        assert 0 < proxy.metrics()['pg_epsilon_budget_epsilon_left{dataset="people"}'] < 10
         with databases.cluster.connect() as root:
             version = root.execute("SELECT version FROM dp.policy_state").fetchone()
         assert version is not None and now["pg_epsilon_policy_version"] == version[0]
