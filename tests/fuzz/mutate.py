@@ -18,7 +18,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,11 @@ class Report:
 
 
 class Mutator:
-    """Draws streams from recorded conversations. The same seed, the same streams."""
+    """Draws streams from recorded conversations. The same seed, the same streams. instead: other texts in them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, instead: Mapping[bytes, bytes] | None = None) -> None:
         self.random = random.Random(seed)
-        self._recorded = [client_messages(name) for name in names()]
+        self._recorded = [[_with(raw, instead or {}) for raw in client_messages(name)] for name in names()]
         self._every = [raw for recorded in self._recorded for raw in recorded if raw[:1] != b"X"]
 
     def stream(self) -> tuple[bytes, int, int]:
@@ -186,6 +186,11 @@ class Run:
         found: dict[str, int] = json.loads(self._line())
         return found
 
+    def end(self) -> None:
+        self._process.communicate()
+        if self._process.returncode:
+            self.report.failures.append(f"the proxy's exit status is {self._process.returncode}")
+
     async def go(self, target: int) -> Report:
         report, started = self.report, time.monotonic()
         try:
@@ -206,18 +211,14 @@ class Run:
         except (RuntimeError, OSError, EOFError) as error:
             report.failures += [f"{type(error).__name__}: {error}", *self._crashes()]
         finally:
-            self._process.communicate()
-        if self._process.returncode:
-            report.failures.append(f"the proxy's exit status is {self._process.returncode}")
+            self.end()
         report.seconds = round(time.monotonic() - started, 1)
         return report
 
     def _crashes(self) -> list[str]:
         """What PostgreSQL says of itself: its end would be ours too."""
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
-        return [line[:300] for line in lines if "PANIC" in line or "was terminated" in line or "was running" in line][
-            -6:
-        ]
+        return [line[:300] for line in lines if any(word in line for word in CRASHED)][-6:]
 
     async def _batch(self) -> None:
         """Until every connection of it is closed: so the count that follows is of whole streams."""
@@ -246,6 +247,9 @@ class Run:
         if after["sessions failed"]:
             self.report.failures.append(f"{after['sessions failed']} sessions ended by an exception")
         self.report.resident_kb = (warm, after["resident_kb"])
+        await self.ask()
+
+    async def ask(self) -> None:
         async with self._session() as (reader, writer):
             writer.write(messages.query(GROUPED_SQL.format(7).encode()))
             rows = [messages.read_data_row(raw[5:]) for raw in await _until_ready(reader) if raw[:1] == b"D"]
@@ -326,6 +330,13 @@ class Run:
             self.report.failures.append(f"a session hangs after {data!r}")
         finally:
             heard.cancel()
+
+
+def _with(raw: bytes, instead: Mapping[bytes, bytes]) -> bytes:
+    body = raw[5:]
+    for was, now in instead.items():
+        body = body.replace(was, now)
+    return messages.message(raw[:1], body)
 
 
 async def _to_the_end(reader: asyncio.StreamReader) -> None:
