@@ -212,6 +212,19 @@ def test_keys_of_a_join_and_of_a_public_table(root: Connection) -> None:
     assert set(keys_of(root, mixed, tables=tables, **units)) == {"n", "s", "e", "warm", None}
 
 
+def test_keys_of_two_joined_relations(root: Connection) -> None:
+    tables = "items i\n orders o ON o.id = i.order_id"
+    keys = ["sku", "date_trunc('month', o.day)::date", "amount > 5"]
+    answer = exact(root, document(tables, keys=keys, aggregates=["count(distinct o.customer_id)"]))
+    assert len(answer) == 4 * 3 * 3
+    expected = root.execute(
+        "SELECT sku, date_trunc('month', day)::date::text, left((amount > 5)::text, 1),"
+        " count(DISTINCT customer_id)::text FROM items i JOIN orders o ON o.id = i.order_id WHERE customer_id IS NOT NULL AND (sku IS NULL OR sku <> 'd')"
+        " GROUP BY 1, 2, 3"
+    ).fetchall()
+    assert sorted(map(str, (row for row in answer if row[-1] != "0"))) == sorted(str(list(row)) for row in expected)
+
+
 def test_a_public_tables_new_value_is_a_new_question(cluster: Cluster, root: Connection, alice: Connection) -> None:
     tables = "customers c\n regions r ON r.name = c.region"
     request = document(tables, keys=["zone"], aggregates=["count(distinct c.id)"])
