@@ -11,8 +11,7 @@ from ..session.rewriting import Refusal
 from . import refusals
 from .bars import BARS, INSTEAD, Bar
 from .env import Env, Reader
-from .names import PROTECTED
-from .scope import dp_function, relation_name
+from .scope import dp_function
 from .tree import column, kind, replace, replace_children, strings, walk
 
 _COLUMNS = "add the column to GROUP BY, or use it inside an aggregate or in WHERE"
@@ -105,24 +104,13 @@ class Outside:
         elif isinstance(value, ast.ColumnRef):
             yield value
         elif isinstance(value, ast.Node):
-            if isinstance(value, ast.SelectStmt) and self._reads_protected(value):
+            if isinstance(value, ast.SelectStmt) and self._block.reader.source_reads(value, self._env):
                 for link in walk(value, stop=lambda n: n is not value and isinstance(n, ast.SubLink)):
                     if isinstance(link, ast.SubLink):
                         yield from self._foreign_columns(link.subselect)
             else:
                 for slot in value:
                     yield from self._foreign_columns(getattr(value, slot))
-
-    def _reads_protected(self, select: Any) -> bool:
-        """Whether a SELECT is a block: it names a protected relation in its own FROM clause."""
-        relations = self._block.reader.facts.relations
-        stop = lambda item: isinstance(item, ast.SelectStmt | ast.SubLink)  # noqa: E731
-        found = (
-            relations.get(relation_name(item))
-            for item in walk(select.fromClause or (), stop=stop)
-            if isinstance(item, ast.RangeVar)
-        )
-        return any(relation is not None and relation.role == PROTECTED for relation in found)
 
 
 def _looks_ours(name: str) -> bool:
