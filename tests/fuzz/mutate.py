@@ -71,12 +71,8 @@ class Mutator:
     def stream(self) -> tuple[bytes, int, int]:
         """Bytes, how many messages they hold, how many of those were changed."""
         draw = self.random
-        recorded = draw.choice(self._recorded)
-        start = draw.randrange(len(recorded))
         parts, changed = [], 0
-        for raw in recorded[start : start + draw.randint(10, 80)]:
-            if raw[:1] == b"X":
-                continue
+        for raw in self._slices(draw.randint(1, 6)):
             if draw.random() < 0.6:
                 raw, changed = self._framed(raw), changed + 1
             parts.append(raw)
@@ -85,6 +81,15 @@ class Mutator:
             changed += 1
         count = len(parts)
         return b"".join(parts), count, changed
+
+    def _slices(self, count: int) -> list[bytes]:
+        """One client goes on where another stopped."""
+        found = []
+        for _ in range(count):
+            recorded = self.random.choice(self._recorded)
+            start = self.random.randrange(len(recorded))
+            found += recorded[start : start + self.random.randint(10, 80)]
+        return [raw for raw in found if raw[:1] != b"X"]
 
     def packet(self, packet: bytes) -> bytes:
         """A start-up or authentication packet with a few bytes changed, cut off or added."""
