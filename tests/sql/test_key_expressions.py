@@ -219,7 +219,8 @@ def test_keys_of_two_joined_relations(root: Connection) -> None:
     assert len(answer) == 4 * 3 * 3
     expected = root.execute(
         "SELECT sku, date_trunc('month', day)::date::text, left((amount > 5)::text, 1),"
-        " count(DISTINCT customer_id)::text FROM items i JOIN orders o ON o.id = i.order_id WHERE customer_id IS NOT NULL AND (sku IS NULL OR sku <> 'd')"
+        " count(DISTINCT customer_id)::text FROM items i JOIN orders o ON o.id = i.order_id"
+        " WHERE customer_id IS NOT NULL AND (sku IS NULL OR sku <> 'd')"
         " GROUP BY 1, 2, 3"
     ).fetchall()
     assert sorted(map(str, (row for row in answer if row[-1] != "0"))) == sorted(str(list(row)) for row in expected)

@@ -39,7 +39,7 @@ _CALENDAR_CASTS = frozenset({"date", "timestamp", "timestamptz"})
 
 # What a query over constants alone gave: the same for ever.
 _known: dict[str, tuple[str | None, ...]] = {}
-_KEPT, _KEPT_KEYS = 256, 4096
+_KEPT, _KEPT_KEYS = 256, 500_000
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str |
         return run(query, texts)
     if query not in _known:
         found = run(query, texts)
-        if len(found) > _KEPT_KEYS:
-            return found
-        if len(_known) >= _KEPT:
+        if sum(map(len, _known.values())) + len(found) > _KEPT_KEYS or len(_known) >= _KEPT:
             _known.clear()
         _known[query] = found
     return _known[query]
