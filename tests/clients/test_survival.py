@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import PASSWORD
 from fix_stack import Stack, stack_at_work
 from pg_epsilon_proxy.config import Config, load
 from pg_epsilon_proxy.policy import gateway
@@ -119,6 +120,33 @@ def test_what_sql_prepared_shows_no_parameter_of_ours(stack: Stack) -> None:
         assert plain.get_value(0, 0) == b"30", "another statement under the same name"
         left = alice.execute("SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'").fetchone()
         assert left == spent
+
+
+NOT_LET_IN = {
+    "no analyst": "REVOKE dp_analyst FROM guest",
+    "NOLOGIN": "ALTER ROLE guest NOLOGIN",
+    "expired": "ALTER ROLE guest VALID UNTIL '2020-01-01'",
+    "no password": "ALTER ROLE guest PASSWORD NULL",
+    "more than an analyst": "ALTER ROLE guest CREATEROLE",
+}
+
+
+def test_only_analysts_are_let_in(stack: Stack) -> None:
+    """Whatever is wrong with a role, it hears what an unknown one hears, with the right password too."""
+    create = f"CREATE ROLE guest LOGIN PASSWORD '{PASSWORD}' VALID UNTIL '2990-01-01'; GRANT dp_analyst TO guest"
+    heard = {}
+    for how, change in NOT_LET_IN.items():
+        stack.cluster.execute(create)
+        stack.connect("guest").close()
+        stack.cluster.execute(change)
+        with pytest.raises(psycopg.OperationalError) as caught:
+            stack.connect("guest")
+        heard[how] = str(caught.value).split("FATAL:")[-1].strip()
+        stack.cluster.execute("DROP ROLE guest")
+    with pytest.raises(psycopg.OperationalError) as caught:
+        stack.connect("guest")
+    heard["unknown"] = str(caught.value).split("FATAL:")[-1].strip()
+    assert set(heard.values()) == {'password authentication failed for user "guest"'}, heard
 
 
 # -- what dies ---------------------------------------------------------------------------------------------------------
