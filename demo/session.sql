@@ -32,6 +32,14 @@ SELECT education, count(*) AS people, round(100.0 * count(*) / sum(count(*)) OVE
 FROM adult WHERE hours_per_week > 40
 GROUP BY education ORDER BY people DESC;
 
+-- Averages, medians and sums, by any expression whose groups follow from the declarations, with their error bars as
+-- columns. Values are clamped to the declared bounds: nothing is read off the rows.
+--@ ok rows=2
+--@showing epsilon 0.7 left
+SELECT CASE WHEN age < 40 THEN 'under 40' ELSE '40 and over' END AS group_of_age,
+       round(avg(hours_per_week), 1) AS hours, round(dp_low(avg(hours_per_week)), 1) AS low, round(dp_high(avg(hours_per_week)), 1) AS high
+FROM adult GROUP BY 1;
+
 -- The price and the expected error, before spending anything.
 --@ ok
 --@showing discrete Laplace
@@ -43,12 +51,12 @@ SET dp.epsilon = 0.5;
 
 -- A dearer answer has less noise.
 --@ ok rows=4
---@showing epsilon 0.3 left
+--@showing epsilon 0.2 left
 SELECT sex, income, count(*) FROM adult GROUP BY sex, income ORDER BY sex, income;
 
 -- The budget went down, by exactly what the answers cost.
 --@ ok rows=1
---@showing people .*\| +1 \| +0.3 \|
+--@showing people .*\| +1 \| +0.2 \|
 SELECT * FROM dp.budget;
 
 -- Rows are private. This is refused, and costs nothing.
@@ -65,7 +73,7 @@ SELECT count(*) FROM adult WHERE age < 30 AND education = 'Doctorate';
 
 -- The refusals cost nothing.
 --@ ok rows=1
---@showing people .*\| +1 \| +0.3 \|
+--@showing people .*\| +1 \| +0.2 \|
 SELECT * FROM dp.budget;
 
 -- Bob has a budget of his own. What was answered before is free for him, too: it is no secret any more.
