@@ -23,7 +23,11 @@ class Gone(Exception):
 
 
 class Failed(Exception):
-    """The other side could not do it; the text is the type of its error."""
+    """The other side could not do it; the text is the type of its error, or what a Told says."""
+
+
+class Told(Exception):
+    """Raised by a handler whose error may be told with its text: it has nothing of an analyst."""
 
 
 class Talk:
@@ -95,6 +99,6 @@ class Talk:
         try:
             answer["value"] = await self._handlers[message["ask"]](**message["arguments"])
         except Exception as error:  # told to the other side, which decides
-            event(log, logging.DEBUG, "could not", what=message["ask"], **failure(error))
-            answer["error"] = type(error).__name__
+            event(log, logging.ERROR, "could not", what=message["ask"], **failure(error))
+            answer["error"] = str(error) if isinstance(error, Told) else type(error).__name__
         self._send(answer)

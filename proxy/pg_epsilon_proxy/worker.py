@@ -13,11 +13,13 @@ import socket
 import sys
 from typing import Any
 
+import asyncpg
+
 from pg_epsilon_proxy import logs
 from pg_epsilon_proxy.config import Config, Log, from_document
 from pg_epsilon_proxy.listeners import listen_tcp
 from pg_epsilon_proxy.service import Service
-from pg_epsilon_proxy.talk import Failed, Gone, Talk
+from pg_epsilon_proxy.talk import Failed, Gone, Talk, Told
 
 CANCEL_SECONDS = 5.0
 
@@ -71,7 +73,10 @@ class Worker:
         if self._unix is not None:
             listeners.append(self._unix)
         self._service = Service(config, worker=number, listeners=listeners, elsewhere=self._elsewhere)
-        await self._service.start()
+        try:
+            await self._service.start()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # nobody has been served yet
+            raise Told(f"{type(error).__name__}: {error}") from error
 
     async def reload(self, document: dict[str, Any]) -> None:
         if self._service is not None:

@@ -164,6 +164,7 @@ def test_a_database_that_is_away_is_an_exit_status(databases: Stack, tmp_path: P
             command, env={**databases.environment(), **environment}, capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 1, done.stderr
+        assert "Connect call failed" in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
 
 
