@@ -25,6 +25,8 @@ MODES: dict[str, dict[str, str]] = {
     "three rows a fetch": {"defaultRowFetchSize": "3"},
     "savepoint before each": {"autosave": "always"},
 }
+# Where the mode changes no more than how text and binary values travel.
+FEW = pytest.mark.parametrize("mode", ["default", "binary from the first", "simple"], indirect=True, scope="module")
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -473,6 +475,7 @@ GENERIC = [
 ]
 
 
+@FEW
 @pytest.mark.parametrize("kind, how, value, constant", GENERIC)
 def test_set_object_and_get_object(jdbc: Java, kind: str, how: str, value: str, constant: str) -> None:
     for words in ((), (constant,)):
@@ -480,6 +483,7 @@ def test_set_object_and_get_object(jdbc: Java, kind: str, how: str, value: str, 
         assert answer.values == [value]
 
 
+@FEW
 def test_the_types_of_a_public_table(jdbc: Java) -> None:
     answer = jdbc.ask("statement", "SELECT * FROM regions ORDER BY city")
     assert answer.columns == ["city text", "label varchar", "people int4"]
@@ -516,6 +520,7 @@ METADATA: list[tuple[tuple[str | None, ...], int, list[str]]] = [
 ]  # fmt: skip
 
 
+@FEW
 @pytest.mark.parametrize("call, column, expected", METADATA, ids=lambda v: v[0] if isinstance(v, tuple) else "")
 def test_metadata(jdbc: Java, call: tuple[str | None, ...], column: int, expected: list[str]) -> None:
     found = names(jdbc.ask("meta", *call), column)
@@ -527,6 +532,7 @@ def test_metadata(jdbc: Java, call: tuple[str | None, ...], column: int, expecte
         assert found == expected
 
 
+@FEW
 @pytest.mark.parametrize(
     "call",
     [("getSchemas",), ("getTypeInfo",), ("getColumns", None, None, "%", "%"), ("getTables", None, None, "%", None),
@@ -540,6 +546,7 @@ def test_metadata_answers(jdbc: Java, call: tuple[str | None, ...]) -> None:
     assert not answer.errors and answer.rows
 
 
+@FEW
 def test_metadata_as_values(jdbc: Java) -> None:
     def value(name: str) -> Any:
         return jdbc.ask("meta", name).values[0]
