@@ -104,7 +104,8 @@ class ProxyServer:
 
     @property
     def port(self) -> int:
-        return int(self._sockets[0].getsockname()[1])
+        tcp = [listener for listener in self._sockets if listener.family != socket.AF_UNIX]
+        return int(tcp[0].getsockname()[1]) if tcp else self._config.listen.port
 
     @property
     def sessions(self) -> int:

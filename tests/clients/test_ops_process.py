@@ -257,6 +257,18 @@ def test_a_unix_socket_is_served_by_all_workers(pair: Proxy) -> None:
         assert pair.wait_for("session begins")[-1]["address"] == "unix"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_unix_socket_alone(databases: Stack, tmp_path: Path, workers: int) -> None:
+    """And it is gone afterwards, whoever was last to use it."""
+    listen = {"host": "", "port": 7777, "unix_socket": str(tmp_path)}
+    with proxy_at_work(databases, tmp_path, listen=listen, process={"workers": workers}) as proxy:
+        with proxy.connect(host=str(tmp_path)) as alice:
+            assert alice.execute("SELECT 1").fetchone() == (1,)
+        proxy.signal(signal.SIGTERM)
+        assert proxy.ended() == 0
+        assert not (tmp_path / ".s.PGSQL.7777").exists()
+
+
 @pytest.mark.parametrize(("how", "told"), [(signal.SIGKILL, "lost"), (signal.SIGTERM, "57P01")])
 def test_a_worker_that_ends_is_replaced_and_the_other_serves_on(pair: Proxy, how: signal.Signals, told: str) -> None:
     """Killed, or told to end by itself: then it drains."""
