@@ -13,12 +13,14 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
 from pg_epsilon.choice import choose
 from pg_epsilon.choice_parts import Choice
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.estimators import Bar, Estimator
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.request import Request, canonical_text
 from pg_epsilon.query.statistics import Statistic, needs_row_cap, statement
 
+MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
 AMOUNTS = frozenset({"epsilon", "rho", "delta"})
 
 
@@ -105,6 +107,12 @@ def make_plan(request: Request) -> Plan:
     order = list(dict.fromkeys(repr(aggregate.canonical()) for aggregate in request.aggregates))
     choices = choose(request, [distinct[key] for key in order])
     statistics = [one for choice in choices for one in choice.statistics]
+    if request.cells * sum(m.released for choice in choices for m in choice.estimator.measures) > MAX_RELEASED:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"more than {MAX_RELEASED} integers in one release",
+            "Group by fewer keys, ask for fewer aggregates, or use laplace instead of r2t.",
+        )
     return Plan(
         request=request,
         choices=choices,

@@ -14,11 +14,16 @@ from pg_epsilon.mechanisms.r2t import Ladder
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.plan import Plan
 from pg_epsilon.query.policy import Policy
-from unit.policies import planned, row_policy, user_policy
+from unit.policies import column, document, planned, row_policy, user_policy
 
 
 def aggregate(function: str, argument: str = "age", **parameters: str) -> dict[str, Any]:
     return {"function": function, "argument": argument, "parameters": parameters}
+
+
+def wide() -> list[dict[str, Any]]:
+    """A key with 400,000 values."""
+    return [*document()["columns"], column("code", "integer", 23, kind="bounds", lower="1", upper="400000")]
 
 
 def additive(plan: Plan) -> list[tuple[int, int]]:
@@ -130,6 +135,11 @@ REFUSED: list[tuple[str, Policy, dict[str, Any]]] = [
     ("DP005", row_policy(), {"aggregates": ["sum(age)"], "mechanism": "r2t", "budget": {"rho": "1"}}),
     ("DP005", row_policy(), {"aggregates": ["avg(age)"], "budget": {"alpha": "0.1", "beta": "0.1"}}),
     ("DP005", row_policy(max_rows=2**62), {"aggregates": ["sum(age)"]}),
+    (
+        "DP005",
+        row_policy(columns=wide()),
+        {"aggregates": [aggregate("sum", upper="1000000000")], "keys": ["code"], "mechanism": "r2t"},
+    ),
 ]
 
 

@@ -90,7 +90,7 @@ class Request:
     def answer_size(self) -> int:
         """Bytes that the answer's cells take at most: by public facts, so that no noisy value decides if it fits."""
         keys = sum(self.cells // len(k.domain) * sum(len((v or "").encode()) + 8 for v in k.domain) for k in self.keys)
-        return keys + self.cells * len(self.aggregates) * 32
+        return keys + self.cells * len(self.aggregates) * (128 if self.bars else 32)
 
     def canonical(self) -> dict[str, Any]:
         """What is asked, with every constant and setting resolved: equal questions have equal canonical forms."""
