@@ -21,6 +21,7 @@ from pg_epsilon_proxy.upstream import UpstreamPool
 
 log = logging.getLogger("pg_epsilon_proxy.service")
 
+BUDGET_WAIT = 2.0
 BUDGET_SECONDS = 5.0  # a scrape asks for the budgets at most so often
 
 
@@ -85,6 +86,8 @@ class Service:
             self.metrics.set("pg_epsilon_turned_away_total", times, limit)
         if budgets and (self._budgets_at is None or time.monotonic() - self._budgets_at > BUDGET_SECONDS):
             self._budgets_at = time.monotonic()
-            with contextlib.suppress(Refusal):
-                await self.pool.budgets()
+            # A private database in trouble must not take the other numbers with it.
+            with contextlib.suppress(Refusal, TimeoutError):
+                async with asyncio.timeout(BUDGET_WAIT):
+                    await self.pool.budgets()
         return self.metrics.snapshot()
