@@ -25,6 +25,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("DP003", {"aggregates": ["sum(1)"]}),
     ("DP003", {"aggregates": ["avg(sex)"]}),
     ("DP003", {"aggregates": ["percentile_disc(0.5, age)"]}),
+    ("DP003", {"aggregates": ["percentile_disc(0.5) WITHIN GROUP (ORDER BY age DESC)"]}),
     ("DP004", {"aggregates": ["sum(owner)"]}),
     ("DP005", {"aggregates": [{"function": "percentile_cont", "argument": "age"}]}),
     ("DP005", {"aggregates": [{"function": "sum", "argument": "age", "parameters": {"fraction": "0.5"}}]}),
