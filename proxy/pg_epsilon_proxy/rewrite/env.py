@@ -8,6 +8,7 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast
 
+from . import refusals
 from .names import EXPANDED, PROTECTED, Facts, Relation
 from .scope import is_cte, relation_name
 from .tree import function_name, statement, walk
@@ -49,13 +50,25 @@ class Env:
         return Env({**self.ctes, name: rows}, self.published)
 
 
+# Nodes that merging may put in the place of names, for one statement: sub-queries inside sub-queries can double an
+# expression at each level.
+MAX_MERGED = 100_000
+
+
 class Reader:
     """Answers what FROM items and queries read. One object a statement: it remembers what it has looked at."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._left = MAX_MERGED
         self._rows: dict[int, bool] = {}
         self._views: dict[tuple[str, str], Rows] = {}
+
+    def spend(self, nodes: int) -> None:
+        """Count nodes that stand in the place of names. Error: DP003 when the statement becomes too large."""
+        self._left -= nodes
+        if self._left < 0:
+            raise refusals.too_large()
 
     def relation(self, node: Any, env: Env) -> Relation | None:
         """The relation of ours that a RangeVar names; None for a CTE, and for what is none of ours."""

@@ -67,6 +67,11 @@ def too_deep() -> Refusal:
     return shape("the statement is nested too deeply", "split it, or use IN (...) instead of long OR chains")
 
 
+def too_large() -> Refusal:
+    """Merging sub-queries has multiplied their expressions."""
+    return shape("the statement grows too large when its sub-queries are merged", "use fewer levels of sub-queries")
+
+
 def too_long(limit: int) -> Refusal:
     """A text that is not cut up, though it names something of ours."""
     return shape(

@@ -53,7 +53,7 @@ class Resolver:
             return None
         names = strings(node.fields)
         found = self._frame.find(names) if names[-1] != "*" else None
-        return None if found is None else _placed(found, node.location)
+        return None if found is None else self._placed(found, node.location)
 
     def _meaning(self, node: Any, where: str) -> Any:
         if isinstance(node, ast.ColumnRef):
@@ -70,6 +70,15 @@ class Resolver:
         if isinstance(node, ast.FuncCall) and dp_function(node, self._reader.facts.functions) is not None:
             raise self._part(f"a dp_* call in {where}", _RELEASED, node)
         return None
+
+    def _placed(self, expression: Any, place: int | None) -> Any:
+        """A copy that a refusal shows where the client wrote the name."""
+
+        def moved(node: Any) -> Any:
+            self._reader.spend(1)
+            return ast.ColumnRef(fields=node.fields, location=place) if isinstance(node, ast.ColumnRef) else None
+
+        return substitute(expression, moved)
 
     # -- IN and EXISTS over public tables -----------------------------------------------------------------------
 
@@ -139,15 +148,6 @@ def from_item(leaf: Leaf, *, qualified: bool, named: bool = True) -> Any:
     alias = ast.Alias(aliasname=leaf.name) if named else None
     schema, name = (leaf.relation.schema, leaf.relation.name) if qualified else (node.schemaname, node.relname)
     return ast.RangeVar(schemaname=schema, relname=name, inh=True, relpersistence="p", alias=alias)
-
-
-def _placed(expression: Any, place: int | None) -> Any:
-    """A copy that a refusal shows where the client wrote the name."""
-
-    def moved(node: Any) -> Any:
-        return ast.ColumnRef(fields=node.fields, location=place) if isinstance(node, ast.ColumnRef) else None
-
-    return substitute(expression, moved)
 
 
 def _reads(expression: Any, name: str) -> bool:

@@ -134,3 +134,27 @@ def test_fields_of_joins_and_sublinks_that_we_know() -> None:
 def test_names_of_the_fixture_are_complete() -> None:
     known: Any = NAMES
     assert known.expansions.keys() <= known.columns.keys()
+
+
+def test_merging_sub_queries_cannot_multiply_a_statement() -> None:
+    """Each level doubles the expression: 40 of them would be 10^12 nodes."""
+    sql = "SELECT age AS a FROM adult"
+    for level in range(40):
+        sql = f"SELECT a + a AS a FROM ({sql}) s{level}"
+    (first,) = rewrite(f"SELECT sum(a) FROM ({sql}) s")
+    assert first.startswith("-- refused DP003") and "too large" in first
+
+
+def test_merging_joins_cannot_multiply_relations() -> None:
+    """Each CTE joins the one before with itself: 2^12 relations."""
+    ctes = ["x0 AS (SELECT age FROM adult)"]
+    ctes += [f"x{n} AS (SELECT a.age FROM x{n - 1} a JOIN x{n - 1} b USING (age))" for n in range(1, 13)]
+    (first,) = rewrite(f"WITH {', '.join(ctes)} SELECT count(*) FROM x12")
+    assert first.startswith("-- refused DP003") and "more than 16 relations" in first
+
+
+def test_deep_sub_queries_are_merged_or_refused() -> None:
+    sql = "SELECT age FROM adult"
+    for level in range(30):
+        sql = f"SELECT age FROM ({sql}) s{level}"
+    assert rewrite(f"SELECT sum(age) FROM ({sql}) s")[0].startswith("-- block")
