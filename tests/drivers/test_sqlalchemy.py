@@ -20,6 +20,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fix_drivers import NEAR, DriversStack
 
+# A login over TLS that fails ends asyncpg's loop before the transport has said goodbye, now and then.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"
+)
 T = TypeVar("T")
 DIALECTS = ("psycopg", "psycopg_async", "asyncpg")
 
