@@ -212,9 +212,11 @@ def _truncated(
     """The ladder up to the bound, of the base that is asked for or has the smaller expected error."""
     given = aggregate.parameters
     rows = bound // values.largest if given.max_contribution is None else None
-    sides = [bound if rows is None else max(1, rows * end) for end in (values.high, -values.low) if end > 0] or [1]
+    ends = max(values.high, 0), max(-values.low, 0)
+    # The first side is the positive one, also where no value is on it: a threshold bounds no negative contribution.
+    sides = [max(1, bound if rows is None and end else (rows or 1) * end) for end in ends][: 2 if ends[1] else 1]
     bases = BASES if given.base is None else (Fraction(given.base),)
-    joint = len(sides) if facts.users else 1
+    joint = 2 if facts.users and all(ends) else 1
 
     def ladder(base: Fraction) -> Ladder:
         levels = thresholds(max(sides), base, values.ladder)
