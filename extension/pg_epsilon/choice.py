@@ -187,7 +187,7 @@ def _compared(
         return replace(additive, why="R2T is not offered for this shape")
     r2t = _truncated(facts, aggregate, share_, read, values, bound)
     guess = math.isqrt(values.largest * bound) if facts.users else bound
-    level = sum(threshold < min(guess, bound) for threshold in r2t.ladder.levels)
+    level = sum(threshold < min(guess, bound) for threshold in r2t.ladder.levels[:-1])
     error = Fraction(r2t.ladder.expected_error(level)) * values.step
     two = len(r2t.ladder.sides) == 2
     reads = replace(read, levels=_sides(r2t.ladder), drop=r2t.ladder.truncation == "filter")

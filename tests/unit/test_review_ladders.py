@@ -22,7 +22,7 @@ CASES = [
 def test_no_negative_value_is_on_the_positive_side(
     lower: str, upper: str, row: tuple[int, ...], user: tuple[int, ...]
 ) -> None:
-    """LEAST(v, threshold) of v in [-10, 0] is v: its sensitivity would be 10 at every threshold, for users the whole."""
+    """LEAST(v, threshold) of v in [-10, 0] is v: it moves by 10 at every threshold, for users by all they own."""
     policies: list[tuple[Policy, tuple[int, ...]]] = [(row_policy(), row), (user_policy(), user)]
     for policy, sides in policies:
         sum_ = {"function": "sum", "argument": "age", "parameters": {"lower": lower, "upper": upper}}
