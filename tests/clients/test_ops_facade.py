@@ -82,7 +82,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
             ]
         )
         stack.config.write_text(environment)
-        for action in ("create", "sync", "check"):
+        for action in ("create", "sync"):
             done = stack.cli("facade", action)
             assert done.returncode == 0, (action, done.stderr)
         with proxy_at_work(stack, folder, **settings) as proxy:
