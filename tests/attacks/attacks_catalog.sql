@@ -397,10 +397,10 @@ CREATE TEMP TABLE kept AS SELECT txid_current() AS before
 CREATE TEMP TABLE answer AS SELECT dp_count('items', epsilon => 0.01, fresh => true)
 ---
 SELECT txid_current() - before FROM kept
-== notices of a free repeat | direct ok
+== notices of a refusal that is caught | direct ok
 SET dp.notices = on
 ---
-DO $$ BEGIN PERFORM dp.dp_group_by('people', '{joined,joined}'); EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLSTATE; END $$
+DO $$ BEGIN PERFORM dp.dp_group_by('people', '{joined,score}'); EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLSTATE; END $$
 == listen | all ok
 LISTEN people
 ---

@@ -17,8 +17,10 @@ from attack_lines import Attack, Mallory, Seen, attacks
 
 from fix_stack import Stack, stack_at_work
 
-FILES = [f"attacks{part}.sql" for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions")]
+FILES = [f"attacks{part}.sql" for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls")]
 EVERY = [attack for file in FILES for attack in attacks(file)]
+# The first test waits for all of them, in three states.
+pytestmark = pytest.mark.timeout(900)
 
 # In the private database, beside the standard tables: what an owner has and never published, and public things.
 WORLD = """
