@@ -190,7 +190,7 @@ def _compared(
     level = sum(threshold < min(guess, bound) for threshold in r2t.ladder.levels[:-1])
     error = Fraction(r2t.ladder.expected_error(level)) * values.step
     two = len(r2t.ladder.sides) == 2
-    reads = replace(read, levels=_sides(r2t.ladder), drop=r2t.ladder.truncation == "filter")
+    reads = replace(read, levels=_sides(r2t.ladder), drop=r2t.ladder.truncation != "min")
     choice = Choice(
         r2t,
         (replace(reads, value="1") if read.of == ROWS and not facts.users and read.value is None else reads,),

@@ -75,6 +75,12 @@ class NoiseSource(Protocol):
         """The same over sum(sizes) candidates, the first sizes[0] of score scores[0] and so on."""
         ...
 
+    def ladder(
+        self, exact: Sequence[Sequence[int]], thresholds: Sequence[int], *, weight: Number, epsilon: Number, label: str
+    ) -> list[list[int]]:
+        """exact + DLap(t weight / epsilon) per level of threshold t; epsilon-DP if sum of |change| / t <= weight."""
+        ...
+
     def highest(self, levels: Sequence[Level], exact: Exact, *, epsilon: Number, label: str) -> int:
         """max(0, max over levels of exact(j) + DLap_j - penalty_j); epsilon-DP, split equally over the levels."""
         ...
@@ -144,6 +150,22 @@ class Noise:
             run = bisect_right(ends, secrets.randbelow(ends[-1]))
             if _bernoulli_scaled((best - lattice[run]) * factor, halvings[run]):
                 return sum(sizes[:run]) + secrets.randbelow(sizes[run])
+
+    def ladder(
+        self, exact: Sequence[Sequence[int]], thresholds: Sequence[int], *, weight: Number, epsilon: Number, label: str
+    ) -> list[list[int]]:
+        """exact[j] + discrete Laplace noise of scale t_j weight / epsilon per cell, for each level j of a ladder.
+
+        weight > 0: how much one unit can change all cells of all levels together, each change counted in units of its
+        threshold: sum over j of |change of exact[j]| / t_j. epsilon in (0, 1000]: the whole privacy loss, since a cell
+        of level j loses |change| epsilon / (t_j weight). thresholds: public, above 0. Returns integers of 64 bits, as
+        `laplace`. dp-pqd.md §5.2, r2t_geo; composition.md §4.
+        """
+        ratio = checked_sensitivity(weight)
+        return [
+            self.laplace(cells, l1_sensitivity=t * ratio, epsilon=epsilon, label=label)
+            for cells, t in zip(exact, thresholds, strict=True)
+        ]
 
     def highest(self, levels: Sequence[Level], exact: Exact, *, epsilon: Number, label: str) -> int:
         """The highest of noisy values and 0: max(0, max_j exact(j) + DLap(L s_j / epsilon) - penalty_j).

@@ -186,7 +186,7 @@ PAY = [
     (A, "direct", "dp_sum('audit.pay', 'score', 'age > 0', lower => -1, upper => 1, resolution => 0.1)"),
     (A, "direct", "dp_sum('audit.pay', 'CASE WHEN insured THEN age ELSE 1 END')"),
     (A, "direct", "dp_sum_r2t('audit.pay', 'age')"),
-    (A, "direct", "dp_sum_r2t('audit.pay', 'age', base => 2, truncation => 'filter')"),
+    (A, "direct", "dp_sum_r2t('audit.pay', 'age', base => 2, truncation => 'geo')"),
     (A, "direct", "dp_sum_r2t('audit.pay', 'score', lower => -8, upper => 6, resolution => 1)"),
     (A, "direct", "dp_group_by('audit.pay', '{ward}', '{sum(age)}', mechanism => 'r2t')"),
     (A, "direct", "dp_avg('audit.pay', 'age')"),

@@ -59,6 +59,20 @@ class Recorder:
         each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
         return self.select(each, sensitivity=sensitivity, epsilon=epsilon, label=label)
 
+    def ladder(
+        self, exact: Sequence[Sequence[int]], thresholds: Sequence[int], *, weight: Number, epsilon: Number, label: str
+    ) -> list[list[int]]:
+        """Noted as one vector, each change in units of its threshold: that is what its weight bounds."""
+
+        def draw() -> list[int]:
+            noisy = self._real.ladder(exact, thresholds, weight=weight, epsilon=epsilon, label=label)
+            return [value for level in noisy for value in level]
+
+        shares = [Fraction(value, t) for cells, t in zip(exact, thresholds, strict=True) for value in cells]
+        scale = laplace_scale(weight, epsilon)
+        flat = iter(self._note("laplace", label, shares, weight, epsilon, scale, draw))
+        return [[next(flat) for _ in cells] for cells in exact]
+
     def highest(self, levels: Sequence[noise.Level], exact: noise.Exact, *, epsilon: Number, label: str) -> int:
         """Noted level by level, each computed to the end: what the early stop may skip is no part of the draw."""
         share = Fraction(epsilon) / len(levels)

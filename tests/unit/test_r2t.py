@@ -47,12 +47,12 @@ def truncated(values: Sequence[int], ladder: Ladder) -> list[int]:
     for sign, count in zip((1, -1), ladder.counts, strict=False):
         for level in ladder.levels[:count]:
             part = [sign * v for v in values if sign * v > 0]
-            kept = [v for v in part if v <= level] if ladder.truncation == "filter" else [min(v, level) for v in part]
+            kept = [min(v, level) for v in part] if ladder.truncation == "min" else [v for v in part if v <= level]
             found.append(sum(kept))
     return found
 
 
-@pytest.mark.parametrize("truncation", ["min", "filter"])
+@pytest.mark.parametrize("truncation", ["min", "filter", "geo"])
 @pytest.mark.parametrize("base", [Fraction(2), Fraction(11, 2)])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_level_moves_by_its_threshold_at_most(truncation: str, base: Fraction, seed: int) -> None:
@@ -88,6 +88,12 @@ class Script:
         self.asked.append((l1_sensitivity, epsilon, list(exact)))
         return list(exact)
 
+    def ladder(
+        self, exact: Sequence[Sequence[int]], thresholds: Sequence[int], *, weight: Any, epsilon: Any, label: str
+    ) -> list[list[int]]:
+        self.asked = [(t, weight, list(cells)) for t, cells in zip(thresholds, exact, strict=True)]
+        return [list(cells) for cells in exact]
+
 
 def test_every_level_takes_an_equal_share_at_its_own_threshold() -> None:
     ladder = Ladder((2, 4, 7), (7, 3), 2, Decimal("0.9"))
@@ -99,6 +105,23 @@ def test_every_level_takes_an_equal_share_at_its_own_threshold() -> None:
         (8, Fraction(3, 10), [2, 5, 7, 10]),
         (14, Fraction(3, 10), [3, 8]),
     ]
+
+
+def test_geo_is_one_draw_whose_weight_is_what_any_contribution_adds_up_to() -> None:
+    """dp-pqd.md §5.2, r2t_geo: a unit with contribution a moves only the levels above a, each by a."""
+    ladder = Ladder((2, 4, 7), (7, 3), 2, Decimal("0.9"), truncation="geo")
+    worst = max(sum(Fraction(a, t) for t in ladder.levels if t >= a) for a in range(1, 8))
+    assert ladder.weight == worst == 1 + Fraction(1, 2) + Fraction(2, 7)
+    source: Any = Script()
+    exact = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+    assert ladder.release(exact, source, "x") == [tuple(cell) for cell in exact]
+    assert source.asked == [
+        (2, 2 * worst, [1, 4, 6, 9]),
+        (4, 2 * worst, [2, 5, 7, 10]),
+        (7, 2 * worst, [3, 8]),
+    ]
+    assert ladder.charge().to_json() == {"kind": "laplace", "epsilon": "0.9"}
+    assert ladder.scale(1) == pytest.approx(4 * 2 * float(worst) / 0.9)
 
 
 def test_the_estimate_is_the_best_level_less_its_penalty() -> None:

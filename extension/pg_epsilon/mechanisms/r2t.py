@@ -22,6 +22,7 @@ from pg_epsilon.noise import NoiseSource
 
 BASES = (Fraction(2), Fraction(11, 2))
 BETA = Decimal("0.05")
+GEO = "geo"
 _WORK = Context(prec=50)
 
 
@@ -43,7 +44,8 @@ class Ladder:
     negative ones if there are any (one or two sides, each a sum of non-negative contributions). joint: how many sides
     one unit can be on (1 for row units: a row has one sign; 2 for users, composition.md §2.4). beta: the probability
     that a level overshoots. truncation: how a contribution above a threshold is cut, min(contribution, threshold) or
-    left out (filter); both have sensitivity threshold.
+    left out (filter); both have sensitivity threshold. geo is filter with less noise: a unit with contribution a moves
+    level j by a where t_j >= a and not at all below, so the levels' losses fall off geometrically (`weight`).
     """
 
     levels: tuple[int, ...]
@@ -69,11 +71,15 @@ class Ladder:
         return self.width
 
     def charge(self) -> Charge:
-        """epsilon, as L releases at epsilon / L (composition.md §4, R2T)."""
+        """epsilon, as L releases at epsilon / L (composition.md §4, R2T); of geo, as one vector."""
+        if self.truncation == GEO:
+            return Charge.of("laplace", epsilon=self.epsilon)
         return Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels))
 
     def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
         """`core` on every cell's truncated sums."""
+        if self.truncation == GEO:
+            return _geometric(exact, self, noise, label)
         return core(exact, self, noise, label)
 
     def scale(self, level: int) -> float:
@@ -82,8 +88,15 @@ class Ladder:
 
     @property
     def share(self) -> Fraction:
-        """The epsilon of one level."""
-        return Fraction(self.epsilon) / len(self.levels)
+        """The epsilon by which the noise of a level is scaled."""
+        return Fraction(self.epsilon) / (self.weight if self.truncation == GEO else len(self.levels))
+
+    @property
+    def weight(self) -> Fraction:
+        """The largest sum over levels of a [a <= t_j] / t_j, for any contribution a: below 3 at base 2."""
+        return max(
+            sum((Fraction(t, above) for above in self.levels[j:]), Fraction(0)) for j, t in enumerate(self.levels)
+        )
 
     def penalties(self, beta: Fraction) -> tuple[int, ...]:
         """What is taken off each noisy level: Pr[noise_j > penalty_j] <= beta / 2L, so beta / 2 for all of a side."""
@@ -134,4 +147,25 @@ def core(exact: Sequence[Sequence[int]], ladder: Ladder, noise: NoiseSource, lab
         )
         for i, value in enumerate(noisy):
             released[i // len(columns)][columns[i % len(columns)]] = value
+    return [tuple(cell) for cell in released]
+
+
+def _geometric(exact: Sequence[Sequence[int]], ladder: Ladder, noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
+    """`core` for geo: all levels are one draw, whose joint sensitivity is what counts."""
+    starts = [sum(ladder.counts[:side]) for side in range(len(ladder.sides))]
+    columns = [
+        [start + level for start, count in zip(starts, ladder.counts, strict=True) if level < count]
+        for level in range(len(ladder.levels))
+    ]
+    noisy = noise.ladder(
+        [[cell[column] for cell in exact for column in those] for those in columns],
+        ladder.levels,
+        weight=ladder.weight * ladder.joint,
+        epsilon=Fraction(ladder.epsilon),
+        label=f"{label} ladder",
+    )
+    released = [[0] * ladder.width for _ in exact]
+    for those, values in zip(columns, noisy, strict=True):
+        for i, value in enumerate(values):
+            released[i // len(those)][those[i % len(those)]] = value
     return [tuple(cell) for cell in released]

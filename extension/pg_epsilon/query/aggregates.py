@@ -54,7 +54,7 @@ class Parameters:
 
     fraction: of a quantile, in [0, 1]. lower, upper, resolution: his clamp and lattice, in the argument's unit.
     max_contribution: how much one unit may contribute, in absolute value and the argument's unit (rows, for a count).
-    base: of R2T's ladder, 2 or 5.5. beta: R2T's chance to overshoot. truncation: min, of R2T.
+    base: of R2T's ladder, 2 or 5.5. beta: R2T's chance to overshoot. truncation: of R2T.
     """
 
     fraction: Decimal | None = None
@@ -178,8 +178,12 @@ def _parameters(given: Any, function: Function) -> Parameters:
         raise DPError(SHAPE, "unknown parameter of an aggregate", f"Parameters: {', '.join(_NUMBERS)}, truncation.")
     found: dict[str, Any] = {k: _number(k, v) for k, v in document.items() if v is not None and k != "truncation"}
     truncation = text(document.get("truncation"), "truncation")
-    if truncation not in (None, "min", "filter"):
-        raise DPError(OUT_OF_RANGE, "truncation is min or filter", "min cuts a contribution at the level.")
+    if truncation not in (None, "min", "filter", "geo"):
+        raise DPError(
+            OUT_OF_RANGE,
+            "truncation is min, filter or geo",
+            "min cuts a contribution at the level, filter and geo leave it out.",
+        )
     if function.quantile:
         found.setdefault("fraction", function.fraction)
         if found["fraction"] is None:
