@@ -331,7 +331,7 @@ SELECT pg_temp.f()
 SELECT dp.dp_query(NULL)
 == stub with a wrong argument is PostgreSQL's error | 42P01
 SELECT dp_count('nosuch')
-== request | {"name": "visit", "schema": "clinic"}
+== request | {"name": "visit", "alias": null, "schema": "clinic"}
 SELECT dp.dp_count_request('clinic.visit', epsilon => 0.1) -> 'from'
 == request's budget | 0.1
 SELECT dp.dp_count_request('clinic.visit', epsilon => 0.1) #>> '{budget,epsilon}'

@@ -13,7 +13,16 @@ from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 # What analysts call has dp_ in its name; besides, what views and request functions call on their behalf.
-OTHERS = {"relation_ref", "budget_ref", "session_settings", "_budget", "_spending", "_published", "_cache_status"}
+OTHERS = {
+    "relation_ref",
+    "joins_ref",
+    "budget_ref",
+    "session_settings",
+    "_budget",
+    "_spending",
+    "_published",
+    "_cache_status",
+}
 
 
 @pytest.fixture
