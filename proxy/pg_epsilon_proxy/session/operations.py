@@ -33,6 +33,7 @@ from pg_epsilon_proxy.session.rewriting import (
     PreparedNote,
     Refusal,
 )
+from pg_epsilon_proxy.session.savepoints import leading
 from pg_epsilon_proxy.session.statements import Statement, Statements, original_columns
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece, WireError
@@ -76,6 +77,13 @@ class Operations:
             return self._forward_query(raw)
         self.busy = True
         try:
+            head = await self._savepoints(sql) if self._link.pending.status == b"T" else 0
+            if head is None:
+                return None
+            if head:
+                sql = " " * head + sql[head:]  # positions stay those of the client's text
+                text = sql.encode(self._link.encoding)
+                raw = messages.query(text)
             await self._planned_query(raw, text, sql)
         except FacadeError as error:
             self._context.write(error.raw)
@@ -85,6 +93,30 @@ class Operations:
             self._send_query(messages.query(statement), sink)
         finally:
             self.busy = False
+
+    async def _savepoints(self, sql: str) -> int | None:
+        """Run what savepoints.leading finds; its length, or None if it failed: the client has been told.
+
+        In an open transaction a message is the same as its statements one by one, and so the probes of what follows
+        fail inside the savepoint, as the statement would, and not outside.
+        """
+        head = await self.io.in_parser(leading, sql)
+        if not head:
+            return 0
+        ready: list[bytes] = []
+
+        def sink(piece: Piece) -> bytes:
+            if piece.kind != ord("Z"):
+                return piece.data
+            ready.append(piece.data)
+            return b""
+
+        self._send_query(messages.query(sql[:head].encode(self._link.encoding)), sink)
+        await self._link.drain()
+        if self._link.pending.status != b"E":
+            return head
+        self._context.write(b"".join(ready))
+        return None
 
     async def _planned_query(self, raw: bytes, text: bytes, sql: str) -> None:
         link = self._link
