@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
-from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, values_of
+from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
 from pg_epsilon.choice_values import average, quantile, spread
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
@@ -149,6 +149,7 @@ def _total(facts: Facts, aggregate: Aggregate, share_: Share, read: Statistic, v
         clamp = (_end(values.low, rows, -bound, min), _end(values.high, rows, bound, max))
     else:
         clamp, bound = None, values.largest
+    check_bound(bound)
     asked = facts.request.mechanism
     additive = None
     if asked != "r2t":
@@ -227,7 +228,9 @@ def _truncated(
         levels = len(ladder(base).levels)
         return levels * (1 + math.log(levels / float(given.beta or BETA))) * math.sqrt(base)
 
-    return Truncated(ladder(min(bases, key=cost)), values.step, values.whole)
+    best = ladder(min(bases, key=cost))
+    best.scale(len(best.levels) - 1)  # which must exist: DP005, before anything is charged
+    return Truncated(best, values.step, values.whole)
 
 
 def _sides(ladder: Ladder) -> tuple[tuple[int, ...], ...]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 1_000_000
 # Distinct bases cost a program each; R2T's own ladder of powers of 2 has the best constants here, and few levels more.
 BASE = Fraction(2)
+BOUND_MAX = 2**40  # of the last threshold: beyond it, noise drowns every answer
 
 
 def concerned(request: Request, aggregates: Sequence[Aggregate]) -> bool:
@@ -48,7 +49,9 @@ def ladder_of(request: Request, aggregates: Sequence[Aggregate], epsilon: Decima
     base = Fraction(given.base) if given.base is not None else BASE
     levels = thresholds(bound, base, values.ladder)
     width = len(request.source.units) or 1
-    return JoinLadder(levels, width, aggregate.of == DISTINCT, epsilon, given.beta or BETA), values
+    ladder = JoinLadder(levels, width, aggregate.of == DISTINCT, epsilon, given.beta or BETA)
+    ladder.ladder()  # the scales of its noise must exist: DP005, before anything is charged
+    return ladder, values
 
 
 def read_of(request: Request, aggregate: Aggregate, values: Lattice) -> tuple[Statistic, str]:
@@ -116,7 +119,7 @@ def _bound(request: Request, aggregate: Aggregate, values: Lattice) -> int:
     """How much one unit may contribute: asked for, or rows of a unit in each relation, multiplied. Utility only."""
     most = aggregate.parameters.max_contribution
     if most is not None:
-        return max(1, math.floor(Fraction(most) / values.step))
+        return min(max(1, math.floor(Fraction(most) / values.step)), BOUND_MAX)
     rows = request.source.fanout
     if rows is None:
         raise DPError(
@@ -124,4 +127,4 @@ def _bound(request: Request, aggregate: Aggregate, values: Lattice) -> int:
             "how much one unit may contribute is not declared",
             "Give max_contribution, or let the owner protect the relations with max_rows_per_unit.",
         )
-    return min(max(1, rows * max(1, values.largest)), 2**40)
+    return min(max(1, rows * max(1, values.largest)), BOUND_MAX)

@@ -19,7 +19,7 @@ from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import Statistic
 
-SUM_MAX = 2**62  # of what the declared number of rows can sum up to, lattice units
+SUM_MAX = 2**62  # of what the declared number of rows, or all rows of a unit, can sum up to, lattice units
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,12 @@ class Share:
         return Share(self.kind, amount)
 
     def additive(self, l1: int, l2_squared: int | None = None) -> Additive:
-        """Noise for a vector of this sensitivity."""
+        """Noise for a vector of this sensitivity; DP005, before anything is charged, if there is none."""
         squared = l1 * l1 if l2_squared is None else l2_squared
-        if self.kind == "rho":
-            return Additive(l1, squared, rho=self.amount)
-        return Additive(l1, squared, epsilon=self.amount)
+        rho = self.kind == "rho"
+        noise = Additive(check_bound(l1), squared, **({"rho": self.amount} if rho else {"epsilon": self.amount}))
+        noise.deviation()  # of its scale, which must exist
+        return noise
 
     def epsilon_of_selection(self) -> Decimal:
         """epsilon of an exponential mechanism: epsilon²/8 <= rho, being epsilon-bounded-range."""
@@ -134,6 +135,17 @@ def values_of(aggregate: Aggregate) -> Lattice:
     if aggregate.lattice is None:
         raise ValueError("an aggregate of values without its lattice")
     return aggregate.lattice
+
+
+def check_bound(bound: int) -> int:
+    """What one unit may contribute, lattice units: with room in 64 bits, so that no total of a unit leaves them."""
+    if bound > SUM_MAX:
+        raise DPError(
+            OUT_OF_RANGE,
+            "what one unit may contribute could leave 64 bits",
+            "Use a coarser resolution, tighter bounds, or a smaller max_contribution.",
+        )
+    return bound
 
 
 def check_rows(facts: Facts, values: Lattice) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.r2t import Ladder
 from pg_epsilon.query.policy import Policy
 from unit.policies import planned, row_policy, user_policy
@@ -35,3 +38,26 @@ def test_no_negative_value_is_on_the_positive_side(
         assert tuple(map(len, statistic.levels)) == ladder.counts
         if float(lower) < 0:
             assert "sum(LEAST(-v1" in str(plan.statement) or "sum(LEAST(m1" in str(plan.statement)
+
+
+UNBOUNDED: list[tuple[dict[str, str], int, dict[str, Any]]] = [
+    ({}, 1000, {"mechanism": "laplace"}),
+    ({}, 2**31 - 1, {"mechanism": "r2t"}),
+    ({}, 1000, {"budget": {"rho": "1"}}),
+    ({"max_contribution": "1e20"}, 5, {"mechanism": "laplace"}),
+    ({"max_contribution": "1e99"}, 5, {"mechanism": "r2t", "budget": {"epsilon": "1000"}}),
+    ({"upper": "9"}, 5, {"mechanism": "laplace", "budget": {"epsilon": "1e-18"}}),
+    ({"upper": "9"}, 5, {"mechanism": "r2t", "budget": {"epsilon": "1e-18"}}),
+]
+
+
+@pytest.mark.parametrize(("parameters", "kappa", "members"), UNBOUNDED)
+def test_what_cannot_be_read_or_drawn_is_refused_by_the_plan(
+    parameters: dict[str, str], kappa: int, members: dict[str, Any]
+) -> None:
+    """A total of a unit beyond 64 bits raised next to its rows, and noise without a scale only after the charge."""
+    sum_ = {"function": "sum", "argument": "age", "parameters": {"lower": "0", "upper": "9e15", **parameters}}
+    with pytest.raises(DPError) as refused:
+        planned(user_policy(max_rows_per_unit=kappa), aggregates=[sum_], **members)
+    assert refused.value.sqlstate == "DP005"
+    assert refused.value.hint
