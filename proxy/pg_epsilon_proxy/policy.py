@@ -83,7 +83,7 @@ class FacadeSource:
             await lost.wait()
 
     async def _rewriter(self, facade: Any, changed: frozenset[tuple[str, str]] = frozenset()) -> Rewriter:
-        self.version = int(await facade.fetchval("SELECT version FROM dp.facade_state"))
+        self.version = int(await facade.fetchval("SELECT version FROM dp_state.facade_state"))
         shown = await facades.relations(facade)
         functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
         published = await facades.held(facade)
@@ -103,7 +103,7 @@ class FacadeSource:
 async def _changed(private: Any, facade: Any) -> frozenset[tuple[str, str]]:
     """(schema, name) of the relations that the facade shows in another shape than the policy's, or not at all."""
     shapes = []
-    for place, sql in ((private, "SELECT dp.facade_definition()"), (facade, "SELECT definition FROM dp.facade_state")):
+    for place, sql in ((private, "SELECT dp.facade_definition()"), (facade, "SELECT definition FROM dp_state.facade_state")):
         relations = json.loads(await place.fetchval(sql))["relations"]
         shapes.append({(relation["schema"], relation["name"]): relation for relation in relations})
     wanted, held = shapes

@@ -34,7 +34,7 @@ SELECT * FROM dp.column_policy
 == allotments | proxy 42P01, direct 42501
 SELECT * FROM dp.role_allotment
 == state of the facade | proxy 42501, direct 42P01
-SELECT * FROM dp.facade_state
+SELECT * FROM dp_state.facade_state
 == write to the ledger | proxy 42P01, direct 42501
 DELETE FROM dp.ledger
 == write to a view | proxy 55000/DP003/42501, direct 55000/42501

@@ -294,7 +294,7 @@ TRUNCATE clinic.visit
 == analyze gives statistics of nothing | 0
 SELECT count(*) FROM pg_stats WHERE schemaname = 'clinic'
 == facade state | 42501
-SELECT * FROM dp.facade_state
+SELECT * FROM dp_state.facade_state
 == lock | 42501
 BEGIN; LOCK TABLE clinic.visit IN EXCLUSIVE MODE
 == trigger of my own | 42501

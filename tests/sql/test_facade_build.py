@@ -66,11 +66,11 @@ def test_columns_are_the_private_ones(facade_cluster: FacadeCluster) -> None:
         assert len(expected) > 20
         assert shown.execute(sql).fetchall() == expected
         # Plain columns of plain tables: identity, generated columns, defaults and checks carry private literals.
-        assert one(shown, "SELECT count(*) FROM pg_attrdef WHERE adrelid <> 'dp.facade_state'::regclass") == 0
+        assert one(shown, "SELECT count(*) FROM pg_attrdef WHERE adrelid <> 'dp_state.facade_state'::regclass") == 0
         assert one(shown, "SELECT count(*) FROM pg_attribute WHERE attidentity <> '' OR attgenerated <> ''") == 0
         checks = (
             "SELECT count(*) FROM pg_constraint WHERE contype = 'c' AND "
-            "connamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'dp')"
+            "connamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'dp', 'dp_state')"
         )
         assert one(shown, checks) == 0
 
@@ -79,7 +79,7 @@ def test_keys_are_those_whose_columns_are_published(facade_cluster: FacadeCluste
     with facade_cluster.psycopg("facade") as shown:
         keys = shown.execute(
             "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint "
-            "WHERE contype IN ('p', 'u', 'f') AND connamespace::regnamespace::text !~ '^(pg_catalog|dp)$' ORDER BY 1, 2"
+            "WHERE contype IN ('p', 'u', 'f') AND connamespace::regnamespace::text !~ '^(pg_catalog|dp|dp_state)$' ORDER BY 1, 2"
         ).fetchall()
     assert keys == [
         ('"Odd ""Schema"."Odd \'Table"', 'PRIMARY KEY ("a ""b")'),
@@ -113,7 +113,7 @@ def test_no_private_literal_reaches_the_facade(facade_cluster: FacadeCluster) ->
         texts = [one(private, "SELECT dp.facade_definition()::text")]
         catalogs = shown.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 11 AND relkind = 'r' AND NOT relisshared "
-            "AND relname NOT IN ('pg_statistic', 'pg_attribute') OR oid = 'dp.facade_state'::regclass"
+            "AND relname NOT IN ('pg_statistic', 'pg_attribute') OR oid = 'dp_state.facade_state'::regclass"
         ).fetchall()
         texts += [one(shown, f"SELECT COALESCE(string_agg(t::text, ' '), '') FROM {name} t") for (name,) in catalogs]
         texts.append(one(shown, "SELECT string_agg(attname, ' ') FROM pg_attribute"))

@@ -108,7 +108,7 @@ async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any]
                 f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"
             )
             # The lock comes before the reading: of two proxies that sync at once the later one sees the newer policy.
-            held_text = await facade.fetchval("SELECT definition FROM dp.facade_state FOR UPDATE")
+            held_text = await facade.fetchval("SELECT definition FROM dp_state.facade_state FOR UPDATE")
             held = cast(Definition, json.loads(held_text)) if held_text else EMPTY
             text = await private.fetchval("SELECT dp.facade_definition()")
             wanted = cast(Definition, json.loads(text))
@@ -117,7 +117,7 @@ async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any]
                 await facade.execute(statement)
             if wanted != held:
                 await facade.execute(
-                    "UPDATE dp.facade_state SET version = $1, definition = $2", wanted["version"], text
+                    "UPDATE dp_state.facade_state SET version = $1, definition = $2", wanted["version"], text
                 )
     except asyncpg.LockNotAvailableError as error:
         raise FacadeBusy("a relation that changed is in use on the facade") from error

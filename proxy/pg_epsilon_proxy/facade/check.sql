@@ -10,7 +10,7 @@ WITH allowed AS (
     format('%I.%I', n.nspname, c.relname) AS shown
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-    AND n.nspname !~ '^pg_(toast|temp_|toast_temp_)' AND NOT (n.nspname = 'dp' AND c.relname = 'facade_state')
+    AND n.nspname !~ '^pg_(toast|temp_|toast_temp_)' AND NOT (n.nspname = 'dp_state' AND c.relname = 'facade_state')
 ), judged AS (
   SELECT r.*, EXISTS (SELECT FROM allowed a WHERE (a.nspname, a.relname, a.kind) = (r.nspname, r.relname, r.kind)) AS open
   FROM relation r

@@ -41,7 +41,7 @@ def shown(definition: Definition) -> list[tuple[str, str, Literal["protected", "
 
 
 async def _held(facade: asyncpg.Connection[Any]) -> tuple[int, Definition]:
-    row = await facade.fetchrow("SELECT version, definition FROM dp.facade_state")
+    row = await facade.fetchrow("SELECT version, definition FROM dp_state.facade_state")
     if row is None or row["definition"] is None:
         return 0, EMPTY
     return row["version"], cast(Definition, json.loads(row["definition"]))

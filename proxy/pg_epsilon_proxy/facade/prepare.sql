@@ -82,13 +82,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION dp.open_surfaces() IS 'Cluster-wide functions and catalogs that PUBLIC may still read here; must be none';
 
-CREATE TABLE IF NOT EXISTS dp.facade_state (
+-- A schema of its own, which is on nobody's search_path: clients list tables by that.
+CREATE SCHEMA IF NOT EXISTS dp_state;
+ALTER SCHEMA dp_state OWNER TO dp_facade;
+REVOKE ALL ON SCHEMA dp_state FROM PUBLIC;
+GRANT USAGE ON SCHEMA dp_state TO dp_gateway;
+CREATE TABLE IF NOT EXISTS dp_state.facade_state (
   singleton  boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   version    bigint NOT NULL,
   definition jsonb
 );
-INSERT INTO dp.facade_state (version) VALUES (0) ON CONFLICT DO NOTHING;
-COMMENT ON TABLE dp.facade_state IS 'Policy version that this facade shows, and the definition it was built from';
+INSERT INTO dp_state.facade_state (version) VALUES (0) ON CONFLICT DO NOTHING;
+COMMENT ON TABLE dp_state.facade_state IS 'Policy version that this facade shows, and the definition it was built from';
 
 DO $$
 DECLARE
@@ -99,7 +104,7 @@ DECLARE
   shown   text;
 BEGIN
   FOR item IN SELECT 'ROUTINE ' || p.oid::regprocedure FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'dp'::regnamespace
-      AND p.proname IN ('refuse', 'raise', 'column_types', 'open_surfaces', 'median', 'median_step', 'median_end') UNION ALL SELECT 'TABLE dp.facade_state' LOOP
+      AND p.proname IN ('refuse', 'raise', 'column_types', 'open_surfaces', 'median', 'median_step', 'median_end') UNION ALL SELECT 'TABLE dp_state.facade_state' LOOP
     EXECUTE 'ALTER ' || item || ' OWNER TO dp_facade';
     EXECUTE 'REVOKE ALL ON ' || item || ' FROM PUBLIC';
   END LOOP;
