@@ -157,6 +157,12 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
         warnings.append("what one unit contributes beyond its declared bound is left out (bias unknown)")
     elif plan.capped:
         warnings.append(f"at most {kappa} rows of each unit are looked at: a unit may miss from a group (bias unknown)")
+    steps = {
+        a.lattice.step
+        for a in request.aggregates
+        if a.lattice is not None and (a.lattice.rounds or a.parameters.resolution is not None)
+    }
+    warnings += [f"values are rounded to steps of {float(step):g}" for step in sorted(steps)]
     warnings += dict.fromkeys(warning for choice in plan.choices for warning in choice.warnings)
     info: dict[str, Any] = {
         "call": request.call,

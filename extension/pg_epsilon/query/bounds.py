@@ -67,6 +67,11 @@ class Lattice:
     ladder: int = 1
 
     @property
+    def rounds(self) -> bool:
+        """Whether a row's value may lie between two lattice points: floating point values have no steps of their own."""
+        return "::pg_catalog.float8" in self.sql
+
+    @property
     def largest(self) -> int:
         """The largest |value| of one row, at least 1: a sensitivity is never 0."""
         return max(abs(self.low), abs(self.high), 1)

@@ -39,6 +39,9 @@ MEMBERS = frozenset(
     ]
 )
 MAX_AGGREGATES = 64
+# Of the integers that a release stores (mechanisms/estimators.py). Raised by any change of their number or meaning, so
+# that no release is presented by another version's plan.
+RELEASED_LAYOUT = 1
 MAX_ANSWER = 64 * 1024 * 1024
 MECHANISMS = ("auto", "laplace", "gaussian", "r2t", "exponential")
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
@@ -257,5 +260,5 @@ def _confidence(value: Any) -> Decimal:
 
 
 def canonical_text(request: Request) -> str:
-    """The canonical form as one text, to hash and to compare."""
-    return json.dumps([request.canonical(), request.data_version], sort_keys=True)
+    """The canonical form as one text, to hash and to compare; with the layout of what is released for it."""
+    return json.dumps([request.canonical(), request.data_version, RELEASED_LAYOUT], sort_keys=True)
