@@ -43,9 +43,13 @@ SELECT count(*) FROM people WHERE age = B'101'
 SET dp.epsilon = 0.01
 ---
 SELECT count(*) FROM people WHERE sex = $q$'; SELECT 1 --$q$ AND age > 18
-== number with a separator | proxy 42601/ok/DP003, direct 42601/42501
+== number with a separator | proxy 42601/ok/DP003, direct 42601/42501 | charged <=1
+SET dp.epsilon = 0.01
+---
 SELECT count(*) FROM people WHERE age > 1_8
-== hexadecimal number | proxy 42601/ok/DP003, direct 42601/42501
+== hexadecimal number | proxy 42601/ok/DP003, direct 42601/42501 | charged <=1
+SET dp.epsilon = 0.01
+---
 SELECT count(*) FROM people WHERE age > 0x12
 == upper case quoted name is another relation | all 42P01
 SELECT count(*) FROM "People"
