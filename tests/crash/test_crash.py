@@ -84,7 +84,7 @@ def _holds(cluster: Cluster, askers: Askers) -> None:
     """What the ledger must say of what the clients saw."""
     balanced(cluster)
     with cluster.connect() as conn:
-        released = dict(conn.execute("SELECT request_id::text, answer -> 'rows' FROM dp.release").fetchall())
+        released = dict(conn.execute("SELECT request_id::text, answer -> 'raw' FROM dp.release").fetchall())
         paid = {row[0] for row in conn.execute("SELECT request_id::text FROM dp.ledger").fetchall()}
         assert one(conn, "SELECT count(*) FROM dp.closed_shape") == 0
     assert askers.answers, "nobody was answered"

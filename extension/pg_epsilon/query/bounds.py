@@ -68,7 +68,7 @@ class Lattice:
 
     @property
     def rounds(self) -> bool:
-        """Whether a row's value may lie between two lattice points: floating point values have no steps of their own."""
+        """Whether a row's value may lie between two lattice points: floating point has no steps of its own."""
         return "::pg_catalog.float8" in self.sql
 
     @property
