@@ -45,6 +45,8 @@ class QueryBlock:
     bars: list[Bar] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     source: str | None = None
+    _numbers: frozenset[int] | None = None
+    _request: dict[str, Any] | None = None
 
     @property
     def width(self) -> int:
@@ -59,7 +61,18 @@ class QueryBlock:
 
     def parameters(self) -> frozenset[int]:
         """Numbers of the client's parameters that the request needs as constants."""
-        return parameters_in(self._nodes())
+        if self._numbers is None:
+            self._numbers = parameters_in(self._nodes())
+        return self._numbers
+
+    def known(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The request of a block without parameters that was printed before."""
+        return None if self._request is None else {**self._request, "settings": dict(settings)}
+
+    def print(self) -> None:
+        """Make the request that `known` gives, if the block has no parameters. Error: DP003."""
+        if not self.parameters():
+            self._request = self.request({}, {})
 
     def literal(self) -> bool:
         """Whether a text constant of the client's stands in the core: session settings may change what it means."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
 from . import probes, refusals, units
-from .bars import bar_types
-from .blocks import Compiled, QueryBlock, ViewBlock
-from .compile import DIRECT, compile_statement
+from .compile import DIRECT
+from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
+from .kept import MAX_KEPT_TEXT, Bounded, Kept
 from .long_texts import named
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
@@ -28,12 +29,18 @@ from .units import Meaning, Note, Unit
 MAX_STATEMENT = 131_072
 # The printer knows the MERGE of PostgreSQL 17 only: 15 does not read WHEN NOT MATCHED BY TARGET.
 _MERGE_INSTEAD = "keep the answer in a temporary table first, and merge that"
-# text, varchar, char: whose values have a collation.
-COLLATED = frozenset({25, 1043, 1042})
 _NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
 
 
-STRINGS, ENCODING = "standard_conforming_strings", "client_encoding"
+@dataclass
+class Survey:
+    """What the session says of a statement, in one round trip; cut: made while it answered; asked: see Kept."""
+
+    described: Described
+    facts: Facts
+    settings: probes.Settings | None
+    cut: Cut | Exception | None = None
+    asked: Asked = field(default_factory=dict)
 
 
 class SqlRewriter:
@@ -42,6 +49,8 @@ class SqlRewriter:
     def __init__(self, names: Names) -> None:
         self._names = replace(names, functions=names.functions | DIRECT, called=_called(names.expansions.values()))
         self._mentions = Mentions(self._names)
+        self._kept: Bounded[Kept] = Bounded()
+        self._assumed: Bounded[Facts] = Bounded()
 
     def mentions(self, sql: str) -> bool:
         return self._mentions(sql)
@@ -64,14 +73,77 @@ class SqlRewriter:
             raise refusals.too_long(MAX_STATEMENT)
 
     async def _plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, extended: bool) -> BlockPlan | None:
+        key = (io.analyst, sql, tuple(param_oids), extended)
+        kept = self._kept.get(key)
+        if kept is not None:
+            again = await self._again(kept, param_oids, io, now=not extended)
+            if again is not None:
+                return BlockPlan([again])
+            self._kept.drop(key)
         statements = await io.in_parser(split, sql, self._names)
         if statements is None or not any(_relevant(item, io) for item in statements):
             return None
         if len(statements) == 1:
-            unit = await self._unit(statements[0], param_oids, io, extended)
+            (item,) = statements
+            if not _simple(item):
+                unit = await self._unit(item, param_oids, io, extended)
+                return None if unit is None else BlockPlan([unit])
+            survey = await self._guessed(item, param_oids, io, now=not extended)
+            unit = await self._planned(item, item.node, survey, io, extended)
+            if unit is not None and len(sql) <= MAX_KEPT_TEXT:
+                self._keep(key, item, survey, unit)
             return None if unit is None else BlockPlan([unit])
         # PostgreSQL refuses several statements in one Parse by itself.
         return None if extended else await self._message(statements, io)
+
+    # -- statements seen before ---------------------------------------------------------------------------------
+
+    def _keep(self, key: tuple[Any, ...], item: Statement, survey: Survey, unit: Unit) -> None:
+        kept = replace(units.again(unit), settings=None)
+        bare = replace(item, node=None)
+        self._kept.put(key, Kept(bare, survey.described, survey.facts, survey.asked, kept), len(item.source))
+
+    async def _again(self, kept: Kept, oids: Sequence[int], io: SessionIO, *, now: bool) -> Unit | None:
+        """The kept plan, if the session says the same of the statement as before; None: plan it anew."""
+        survey = await self._survey(kept.item, oids, io, now=now)
+        if (survey.described, survey.facts) != (kept.described, kept.facts):
+            return None
+        check_encoding(kept.item.text, *_reading(survey.facts, io))
+        if kept.asked and await asked_types(kept.unit.blocks, survey.described.param_oids, io) != kept.asked:
+            return None
+        unit = units.again(kept.unit)
+        unit.settings = survey.settings
+        return await self._meant(unit, kept.item, survey.facts, survey.described.param_oids, io)
+
+    async def _guessed(self, item: Statement, oids: Sequence[int], io: SessionIO, *, now: bool) -> Survey:
+        """Survey, and compile meanwhile as if names meant what they meant last: a guess that fails is thrown away."""
+        key = (io.analyst, item.candidates)
+        assumed = self._assumed.get(key)
+        guess = None
+        if assumed is not None and "$" not in item.text:
+            arguments = (item.node, item, assumed, (), *_reading(assumed, io))
+            guess = asyncio.ensure_future(io.in_parser(attempt, *arguments))
+        try:
+            survey = await self._survey(item, oids, io, now=now)
+            if guess is not None:
+                survey.cut = await guess
+        except BaseException:
+            if guess is not None:
+                guess.cancel()
+            raise
+        if guess is not None and (survey.facts != assumed or survey.described.param_oids):
+            survey.cut = None
+            (fresh,) = await io.in_parser(split, item.source, self._names) or [item]
+            item.node = fresh.node
+        self._assumed.put(key, survey.facts)
+        return survey
+
+    async def _survey(self, item: Statement, oids: Sequence[int], io: SessionIO, *, now: bool = False) -> Survey:
+        try:
+            return Survey(*await probes.survey(io, item.text, oids, item.candidates, self._names, now=now))
+        except FacadeError as error:
+            place = error.position
+            raise error.placed(None if place is None else place + item.start) from None
 
     async def _message(self, statements: list[Statement], io: SessionIO) -> BlockPlan | None:
         """Several statements of one simple Query: plan until the first that fails, which then fails where it stands."""
@@ -136,36 +208,49 @@ class SqlRewriter:
             return await self._copy(item, io)
         if isinstance(item.node, ast.CreateTableAsStmt) and item.node.into and item.node.into.skipData:
             return None  # WITH NO DATA reads nothing
-        described = await _described(item, param_oids, io)
+        target = item.node.query if item.treatment == "explain" else item.node
+        return await self._planned(item, target, await self._survey(item, param_oids, io), io, extended)
+
+    async def _planned(
+        self, item: Statement, target: Any, survey: Survey, io: SessionIO, extended: bool
+    ) -> Unit | None:
+        described = survey.described
         if described.param_oids and not extended:
             # "there is no parameter $1": PostgreSQL's own answer to a simple Query.
             return None
-        target = item.node.query if item.treatment == "explain" else item.node
-        unit = await self._spliced(target, item, described.param_oids, io)
+        unit = await self._spliced(target, item, described.param_oids, io, survey)
         if unit is not None and isinstance(target, ast.MergeStmt):
             raise refusals.shape("MERGE cannot use a query over protected data", _MERGE_INSTEAD, target)
         if unit is not None and item.treatment == "explain":
             unit = units.explained(unit, explain_format(item.node), len(described.param_oids) + 1)
         if unit is not None:
-            unit.fields = described.fields
+            unit.fields, unit.settings = described.fields, survey.settings
         return unit
 
-    async def _spliced(self, node: Any, item: Statement, oids: Sequence[int], io: SessionIO) -> Unit | None:
+    async def _spliced(
+        self, node: Any, item: Statement, oids: Sequence[int], io: SessionIO, survey: Survey | None = None
+    ) -> Unit | None:
         """Resolve, compile, type and splice; None if nothing in the statement is ours after all."""
-        facts = await probes.resolve(io, item.candidates, self._names)
+        facts = await probes.resolve(io, item.candidates, self._names) if survey is None else survey.facts
         if not facts.concerned:
             return None
-        compiled = await _in_parser(io, compile_statement, node, facts, item.text)
-        if not compiled.blocks:
+        cut = survey.cut if survey is not None else None
+        if cut is None:
+            cut = await in_parser(io, attempt, node, item, facts, oids, *_reading(facts, io))
+        if isinstance(cut, Exception):
+            raise cut
+        if not cut.compiled.blocks:
             return None
-        _check_encoding(
-            item.text, facts.strings or io.parameter_status(STRINGS), facts.encoding or io.parameter_status(ENCODING)
-        )
-        for block in compiled.blocks:
-            if isinstance(block, QueryBlock):
-                block.source = item.source
-        types, names = await _types(compiled, oids, io)
-        unit: Unit = await _in_parser(io, units.spliced, compiled, types, names, oids)
+        asked: Asked = {}
+        unit = cut.unit
+        if unit is None:
+            asked = await asked_types(cut.compiled.blocks, oids, io)
+            unit = await in_parser(io, complete, cut.compiled, asked, oids)
+        if survey is not None:
+            survey.asked = asked
+        return await self._meant(unit, item, facts, oids, io)
+
+    async def _meant(self, unit: Unit, item: Statement, facts: Facts, oids: Sequence[int], io: SessionIO) -> Unit:
         unit.types = await probes.type_names(io, oids)
         unit.meaning = Meaning(styles(io), facts.path, item.candidates, facts.relations, self._names)
         return unit
@@ -201,7 +286,7 @@ class SqlRewriter:
         node = item.node
         declared: list[int] = []
         if node.argtypes:
-            casts = await _in_parser(io, _null_casts, node.argtypes)
+            casts = await in_parser(io, _null_casts, node.argtypes)
             declared = [field.type_oid for field in (await _generated(io, casts)).fields or ()]
         described = await _described(item, declared, io, node.query)
         body = await self._spliced(node.query, item, described.param_oids, io)
@@ -228,8 +313,8 @@ async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
         raise refusals.shape(message, _NOT_KEPT, item.start)
     if len(node.params or ()) != len(note.types):
         return None
-    _check_encoding(item.text, io.parameter_status(STRINGS), io.parameter_status(ENCODING))
-    unit: Unit = await _in_parser(io, units.execution, node, note)
+    check_encoding(item.text, io.parameter_status(STRINGS), io.parameter_status(ENCODING))
+    unit: Unit = await in_parser(io, units.execution, node, note)
     if item.treatment == "explain":
         unit = units.explained(unit, explain_format(item.node), 1)
     unit.text = item.text
@@ -238,7 +323,7 @@ async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
 
 async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner: Any = None) -> Described:
     """Describe the statement, or the query inside it; an error's position is moved to the client's whole text."""
-    text = item.text if inner is None else await _in_parser(io, statement_text, inner)
+    text = item.text if inner is None else await in_parser(io, statement_text, inner)
     try:
         return await io.describe(text, oids)
     except FacadeError as error:
@@ -259,51 +344,15 @@ async def _generated(io: SessionIO, sql: str) -> Described:
         raise error.placed(None) from None
 
 
-async def _types(
-    compiled: Compiled, oids: Sequence[int], io: SessionIO
-) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
-    """Column types of every block, from describing its core (or the view) in the client's session; and view columns."""
-    types: dict[int, list[str]] = {}
-    names: dict[int, list[str]] = {}
-    for block in compiled.blocks:
-        if isinstance(block, ViewBlock):
-            fields = (await io.describe(block.shape)).fields or ()
-            types[block.number] = await probes.column_types(io, fields)
-            names[block.number] = [field.name for field in fields]
-        elif isinstance(block, QueryBlock):
-            found = block.fixed_types or await _core_types(block, oids, io)
-            block.types = found[len(block.keys) :]
-            types[block.number] = [*found, *bar_types(block.bars, block.types)]
-    return types, names
+def _simple(item: Statement) -> bool:
+    """Whether a statement alone in its message is planned by what its text and the survey say, and nothing else."""
+    kinds = ast.SelectStmt | ast.InsertStmt | ast.UpdateStmt | ast.DeleteStmt
+    return bool(item.candidates) and item.treatment == "plain" and isinstance(item.node, kinds)
 
 
-async def _core_types(block: QueryBlock, oids: Sequence[int], io: SessionIO) -> list[str]:
-    fields = (await io.describe(block.core, oids)).fields or ()
-    types = await probes.column_types(io, fields)
-    for number, columns in block.inputs.items():
-        if fields[number].type_oid in COLLATED:
-            # A description tells a column's collation, not an expression's: that is its columns'.
-            found = await probes.column_types(io, (await io.describe(columns, oids)).fields or ())
-            types[number] += one_collation(found, columns)
-    return types
-
-
-async def _in_parser(io: SessionIO, function: Any, *args: Any) -> Any:
-    """Run on the parser thread; a statement too deep for our walks is refused, not crashed on."""
-    try:
-        return await io.in_parser(function, *args)
-    except RecursionError:
-        raise refusals.too_deep() from None
-
-
-def one_collation(types: Sequence[str], columns: str) -> str:
-    """The COLLATE that expressions over columns of these types have; "": the default. Error: DP003 if there are two."""
-    named = {" COLLATE ".join(["", *kind.split(" COLLATE ")[1:]]) for kind in types} - {""}
-    if len(named) > 1:
-        raise refusals.shape(
-            f"a group key mixes the collations of its columns ({columns})", "group by the columns themselves"
-        )
-    return next(iter(named), "")
+def _reading(facts: Facts, io: SessionIO) -> tuple[str | None, str | None]:
+    """What says how PostgreSQL reads the bytes of constants."""
+    return facts.strings or io.parameter_status(STRINGS), facts.encoding or io.parameter_status(ENCODING)
 
 
 def _relevant(item: Statement, io: SessionIO) -> bool:
@@ -329,19 +378,6 @@ def _called(texts: Iterable[str]) -> frozenset[str]:
 
 def _plain(text: str) -> Unit:
     return Unit(text=text, template=text)
-
-
-def _check_encoding(text: str, strings: str | None, encoding: str | None) -> None:
-    """Where a constant's bytes do not mean what the parser read, no block is answered."""
-    if strings == "off":
-        raise refusals.shape(
-            "queries over protected data need standard_conforming_strings", "SET standard_conforming_strings = on"
-        )
-    if not text.isascii() and encoding not in (None, "UTF8"):
-        raise refusals.shape(
-            "queries over protected data with non-ASCII characters need client_encoding UTF8",
-            "SET client_encoding = 'UTF8'",
-        )
 
 
 def _null_casts(types: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast
 
-from ..session.rewriting import BoundParams, Field, SessionIO
+from ..session.rewriting import BoundParams, Described, Field, Probe, SessionIO
 from . import refusals
 from .names import Facts, Names, Relation, RelationName
 from .scope import Candidates
@@ -62,9 +62,33 @@ class Settings:
 
 async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
     """What the candidates' names mean in this session: search_path and temporary tables decide, as in PostgreSQL."""
-    written = sorted(wanted.relations | wanted.publics, key=lambda name: tuple(part or "" for part in name))
-    asked = json.dumps([_regclass(name) for name in written])
-    rows = await io.fetch(_RESOLVE, [asked, json.dumps(sorted(wanted.functions | names.called))])
+    probe = _resolve_probe(wanted, names)
+    return _facts(await io.fetch(probe.sql, probe.params or ()), wanted, names)
+
+
+async def survey(
+    io: SessionIO, sql: str, oids: Sequence[int], wanted: Candidates, names: Names, *, now: bool
+) -> tuple[Described, Facts, Settings | None]:
+    """Describe `sql`, then resolve, in one round trip; now: the settings too, where it runs before anything else does.
+
+    Error of the description: with its place in `sql`.
+    """
+    asked = [Probe(sql, None, oids), _resolve_probe(wanted, names), *([Probe(_SETTINGS, ())] if now else [])]
+    described, rows, *rest = await io.together(asked)
+    return described, _facts(rows, wanted, names), _settings(rest[0]) if rest else None
+
+
+def _written(wanted: Candidates) -> list[RelationName]:
+    return sorted(wanted.relations | wanted.publics, key=lambda name: tuple(part or "" for part in name))
+
+
+def _resolve_probe(wanted: Candidates, names: Names) -> Probe:
+    asked = json.dumps([_regclass(name) for name in _written(wanted)])
+    return Probe(_RESOLVE, [asked, json.dumps(sorted(wanted.functions | names.called))])
+
+
+def _facts(rows: Sequence[Sequence[str | None]], wanted: Candidates, names: Names) -> Facts:
+    written = _written(wanted)
     relations: dict[RelationName, Relation] = {}
     functions: dict[str, set[str]] = {"aggregate": set(), "set": set()}
     session: tuple[str | None, str | None, str | None] = (None, None, None)
@@ -114,7 +138,11 @@ async def type_names(io: SessionIO, oids: Sequence[int]) -> list[str]:
 
 async def settings(io: SessionIO) -> Settings:
     """The session's settings at execution: constants, now() and dp.* of a block mean what they say there."""
-    values, timeout, path = (await io.fetch(_SETTINGS))[0]
+    return _settings(await io.fetch(_SETTINGS))
+
+
+def _settings(rows: Sequence[Sequence[str | None]]) -> Settings:
+    values, timeout, path = rows[0]
     milliseconds = int(timeout or 0)
     return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None, path)
 

@@ -64,7 +64,7 @@ async def _remember(unit: Unit, io: SessionIO) -> None:
 async def _inputs(
     unit: Unit, bind: BoundParams | None, io: SessionIO, values: Mapping[int, str | None] | None = None
 ) -> Inputs:
-    settings = await probes.settings(io)
+    settings = unit.settings or await probes.settings(io)
     if unknown(settings.values.get("dp.notices")):
         raise refusals.notices(str(settings.values["dp.notices"]))
     if unit.meaning is not None:
@@ -72,7 +72,7 @@ async def _inputs(
     if values is None:
         needed = frozenset().union(*(block.parameters() for block in unit.blocks))
         values = await probes.parameter_values(io, needed, bind, unit.oids, unit.types)
-    constants = await io.in_parser(probes.constants, values, unit.types)
+    constants = await io.in_parser(probes.constants, values, unit.types) if values else {}
     deadline = None if settings.timeout is None else asyncio.get_running_loop().time() + settings.timeout
     return Inputs(settings, constants, bind or (), unit.oids, deadline)
 
@@ -147,6 +147,9 @@ async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs
 
 async def _request(block: Block, inputs: Inputs, io: SessionIO) -> dict[str, Any]:
     if isinstance(block, QueryBlock):
+        known = block.known(inputs.settings.values)
+        if known is not None:
+            return known
         return await io.in_parser(block.request, inputs.constants, inputs.settings.values)
     if not isinstance(block, CallBlock):
         raise refusals.broken("no call")

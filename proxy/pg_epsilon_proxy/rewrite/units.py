@@ -14,7 +14,7 @@ from . import refusals
 from .blocks import Block, Compiled, QueryBlock
 from .explain import COLUMN, FORMATS
 from .names import Names, Relation, RelationName
-from .probes import as_json
+from .probes import Settings, as_json
 from .scope import Candidates
 from .splice import fill, with_parameters
 from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
@@ -30,7 +30,7 @@ class Unit:
     text: with $n documents; template: with marks in their place; marks: in the order in which documents come.
     shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
     format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
-    meaning: what must still hold when it runs.
+    meaning: what must still hold when it runs. settings: the session's, if it was planned to run at once, once.
     """
 
     text: str
@@ -47,6 +47,7 @@ class Unit:
     execute: Execution | None = None
     refusal: Refusal | None = None
     meaning: Meaning | None = None
+    settings: Settings | None = None
 
     @property
     def documents(self) -> int:
@@ -118,6 +119,14 @@ def spliced(
         blocks=list(compiled.blocks),
         oids=list(oids),
     )
+
+
+def again(unit: Unit) -> Unit:
+    """A copy of what `spliced` made, for another run of the same statement: its marks are its own."""
+    marks, template = [mark() for _ in unit.marks], unit.template
+    for before, after in zip(unit.marks, marks, strict=True):
+        template = template.replace(before, after)
+    return replace(unit, template=template, marks=marks, blocks=list(unit.blocks), oids=list(unit.oids))
 
 
 def explained(outer: Unit, form: str, number: int) -> Unit:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pg_epsilon_proxy.session.facade_link import FacadeLink
 from pg_epsilon_proxy.session.parser_thread import ParserThreads
-from pg_epsilon_proxy.session.rewriting import AnalystUpstream, BoundParams, Described, FacadeError, Rewriter
+from pg_epsilon_proxy.session.rewriting import AnalystUpstream, BoundParams, Described, FacadeError, Probe, Rewriter
 from pg_epsilon_proxy.wire import messages
 
 T = TypeVar("T")
@@ -47,6 +47,9 @@ class BrainIO:
             return await self._context.link.fetch(sql, params, param_oids)
         except FacadeError as error:
             raise error.placed(None) from None  # a place in a text that the client has never seen
+
+    async def together(self, probes: Sequence[Probe]) -> list[Any]:
+        return await self._context.link.together(probes)
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
         return await self._context.parsers.run(function, *args)

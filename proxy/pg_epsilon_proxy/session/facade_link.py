@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from pg_epsilon_proxy.session.pending import (
     Expected,
@@ -19,7 +20,7 @@ from pg_epsilon_proxy.session.pending import (
     expect_parse,
     expect_sync,
 )
-from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Refusal
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Probe, Refusal
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import MAX_LENGTH, Framer, Piece, split
 
@@ -94,7 +95,7 @@ class FacadeLink:
         self._caught_up = asyncio.Event()
         self._unsent: list[bytes] = []
         self._count = 0
-        self._stale: list[bytes] = []
+        self._stale: set[bytes] = set()
 
     @property
     def encoding(self) -> str:
@@ -161,41 +162,85 @@ class FacadeLink:
         return RESERVED + str(self._count).encode()
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
-        collector, name = self._begin()
-        self._probe_parse(name, sql, param_oids, collector)
-        self.send(messages.describe(b"S", name), expect_describe(collector.sink))
-        self._timer = True
-        await self._finish(collector, name)
-        return Described(collector.param_oids, None if collector.fields is None else self._fields(collector.fields))
+        self._begin()
+        collector = self._send_probe(Probe(sql, None, param_oids))
+        await self._wait(collector)
+        return self._described(collector)
 
     async def fetch(
         self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
     ) -> list[list[str | None]]:
-        if not isinstance(params, BoundParams):
-            values = tuple(None if p is None else p.encode(self.encoding) for p in params)
-            params = BoundParams((), values)
-        collector, name = self._begin()
-        sink = collector.sink
-        self._probe_parse(name, sql, param_oids, collector)
-        self.send(messages.bind(name, name, params.formats, params.values), expect_bind(sink))
-        self.send(messages.execute(name), expect_execute(sink))
-        self.send(messages.close(b"P", name), expect_close(sink))
-        await self._finish(collector, name)
+        self._begin()
+        collector = self._send_probe(Probe(sql, params, param_oids))
+        await self._wait(collector)
         self._timer = False
+        return self._rows(collector)
+
+    async def together(self, probes: Sequence[Probe]) -> list[Any]:
+        """SessionIO.together. An error in a text that the client has never seen has no place, as that of a fetch."""
+        self._begin()
+        collectors = [self._send_probe(probe) for probe in probes]
+        answers: list[Any] = []
+        try:
+            await self._flushed()
+            for probe, collector in zip(probes, collectors, strict=True):
+                try:
+                    await collector.done
+                except FacadeError as error:
+                    raise (error if probe.params is None else error.placed(None)) from None
+                answers.append(self._described(collector) if probe.params is None else self._rows(collector))
+        except BaseException as failure:
+            told = isinstance(failure, FacadeError | Refusal)
+            for collector in collectors[len(answers) + told :]:
+                self._abandon(collector)
+            raise
+        self._timer = probes[-1].params is None
+        return answers
+
+    def _abandon(self, collector: Collector) -> None:
+        """Nobody will wait for its answer; an error that it has met, or will meet, must still reach the client."""
+        done = collector.done
+        if done.done() and not done.cancelled() and isinstance(done.exception(), FacadeError):
+            self.late = self.last_error
+        done.cancel()
+
+    def _send_probe(self, probe: Probe) -> Collector:
+        collector, name = Collector(self), self.reserved_name()
+        sink, params = collector.sink, probe.params
+        self._probe_parse(name, probe.sql, probe.param_oids, collector)
+        if params is None:
+            self.send(messages.describe(b"S", name), expect_describe(sink))
+            self._timer = True
+        else:
+            if not isinstance(params, BoundParams):
+                params = BoundParams((), tuple(None if p is None else p.encode(self.encoding) for p in params))
+            self.send(messages.bind(name, name, params.formats, params.values), expect_bind(sink))
+            self.send(messages.execute(name), expect_execute(sink))
+            self.send(messages.close(b"P", name), expect_close(sink))
+        self._send_close(collector, name)
+        return collector
+
+    def _described(self, collector: Collector) -> Described:
+        return Described(collector.param_oids, None if collector.fields is None else self._fields(collector.fields))
+
+    def _rows(self, collector: Collector) -> list[list[str | None]]:
         return [[None if v is None else v.decode(self.encoding) for v in row] for row in collector.rows]
 
     async def check_portal_name(self, portal: bytes) -> None:
         """Raises PostgreSQL's own error if a cursor of that name is open: it must precede the charge."""
-        collector, name = self._begin()
+        self._begin()
+        collector, name = Collector(self), self.reserved_name()
         self._probe_parse(name, "select", (), collector)
         self.send(messages.bind(portal, name), expect_bind(collector.sink))
         self.send(messages.close(b"P", portal), expect_close(collector.sink))
         self._timer = True
-        await self._finish(collector, name)
+        self._send_close(collector, name)
+        await self._wait(collector)
 
     async def check_statement(self, statement: bytes) -> tuple[int, ...]:
         """Parameter OIDs of the client's own prepared statement, or PostgreSQL's error that it does not exist."""
-        collector, _ = self._begin()
+        self._begin()
+        collector = Collector(self)
         described = expect_describe(collector.sink)
         described.settled = collector.finish
         self.send(messages.describe(b"S", statement), described)
@@ -248,30 +293,35 @@ class FacadeLink:
         self.said_goodbye = self.said_goodbye or _is_fatal(raw)
         return self.said_goodbye
 
-    def _begin(self) -> tuple[Collector, bytes]:
+    def _begin(self) -> None:
         self.raise_late()
         self.probed = True
         for name in self._stale:
             self.send(messages.close(b"S", name), expect_close(lambda piece: b""))
         self._stale.clear()
-        return Collector(self), self.reserved_name()
 
     def _probe_parse(self, name: bytes, sql: str, param_oids: Sequence[int], collector: Collector) -> None:
         # Closed by the next probe if this one fails after its Parse; unknown names may be closed too.
-        self._stale.append(name)
+        self._stale.add(name)
         text = sql.encode(self.encoding)
         self.send(messages.parse(name, text, param_oids), expect_parse(collector.sink))
 
-    async def _finish(self, collector: Collector, name: bytes) -> None:
-        self.send(messages.close(b"S", name), expect_close(collector.sink, collector.finish))
-        await self._wait(collector)
-        self._stale.remove(name)
+    def _send_close(self, collector: Collector, name: bytes) -> None:
+        def settled(ok: bool) -> None:
+            if ok:
+                self._stale.discard(name)
+            collector.finish(ok)
+
+        self.send(messages.close(b"S", name), expect_close(collector.sink, settled))
 
     async def _wait(self, collector: Collector) -> None:
+        await self._flushed()
+        await collector.done
+
+    async def _flushed(self) -> None:
         self._unsent.append(messages.FLUSH)
         self.flush()
         await self.writer.drain()
-        await collector.done
 
     def _fields(self, fields: Sequence[messages.FieldDescription]) -> tuple[Field, ...]:
         return tuple(

@@ -99,6 +99,15 @@ class BoundParams:
     values: tuple[bytes | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question of SessionIO.together: a fetch with these parameters, or, with params None, a description."""
+
+    sql: str
+    params: BoundParams | Sequence[str | None] | None = None
+    param_oids: Sequence[int] = ()
+
+
 class AnalystUpstream(Protocol):
     """The private database, asked on behalf of one authenticated analyst. Errors arrive as Refusal."""
 
@@ -151,6 +160,10 @@ class SessionIO(Protocol):
         self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
     ) -> list[list[str | None]]:
         """All rows, every value in text format (None: NULL). Raises FacadeError."""
+        ...
+
+    async def together(self, probes: Sequence[Probe]) -> list[Any]:
+        """Answers of describe and fetch, in one round trip. Probes behind one that fails do not run: its error wins."""
         ...
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:

@@ -10,7 +10,7 @@ from rewrite_pairs import NAMES, RESOLVED, TYPES
 
 from pg_epsilon_proxy.rewrite import probes
 from pg_epsilon_proxy.rewrite.names import BUILTIN_AGGREGATES
-from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Refusal
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Probe, Refusal
 from pg_epsilon_proxy.wire.messages import fields_message
 
 INT4, INT8, TEXT = 23, 20, 25
@@ -124,6 +124,15 @@ class FakeIO:
         if "_request(" in sql or "to_jsonb(" in sql:
             return [[json.dumps(self.request)]]
         return [[self.values]]
+
+    async def together(self, probes: Sequence[Probe]) -> list[Any]:
+        ask = (
+            self.describe(probe.sql, probe.param_oids)
+            if probe.params is None
+            else self.fetch(probe.sql, probe.params, probe.param_oids)
+            for probe in probes
+        )
+        return [await answer for answer in ask]
 
     _ANSWERS: ClassVar[dict[str, str]] = {
         probes._RESOLVE: "_resolve",
