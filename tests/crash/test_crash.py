@@ -90,7 +90,7 @@ def _holds(cluster: Cluster, askers: Askers) -> None:
     assert askers.answers, "nobody was answered"
     assert set(askers.answers) <= paid
     for request_id, rows in askers.answers.items():
-        assert released[request_id] == rows
+        assert [[str(value) for value in cell] for cell in released[request_id]] == rows
     with cluster.connect("alice") as alice:
         count(alice)
 
