@@ -26,10 +26,10 @@ class QueryBlock:
     """The aggregate core of a SELECT over protected relations: FROM, WHERE, GROUP BY, every distinct aggregate.
 
     slot: the derived table that now stands in FROM. leaves: the relations, joined by ons (one each; the first's is
-    None). keys, where: resolved expressions. core: the block's own SQL, for types only; inputs: for each key that is an
-    expression, by its number, SQL for the types of the columns in it. bars: columns of bounds behind
-    the aggregates; types: of the aggregates, once the facade was asked. source: the client's whole text, while it is
-    the text that an error's position is shown in.
+    None). keys, where: resolved expressions. core: the block's own SQL, for types that are not fixed; inputs: for each
+    key that is an expression, by its number, SQL for the types of the columns in it. bars: columns of bounds behind the
+    aggregates; types: of the aggregates, once the facade was asked. source: the client's whole text, while it is the
+    text that an error's position is shown in.
     """
 
     number: int

@@ -116,7 +116,7 @@ class SelectCompiler:
             rest = conjunction([*self._source.conditions, *([where] if where is not None else [])])
         else:
             ons, rest = _placed(leaves, conditions)
-        return QueryBlock(
+        block = QueryBlock(
             number=number,
             slot=None,
             leaves=leaves,
@@ -124,10 +124,14 @@ class SelectCompiler:
             where=rest,
             keys=self._keys.expressions,
             aggregates=tuple(item for _, item, _ in self._aggregates.values()),
-            core=self._core(leaves, conjunction([*(on for on in ons if on is not None), *([rest] if rest else [])])),
+            core="",
             inputs={n: _columns(leaves, key) for n, key in enumerate(self._keys.expressions) if not _plain(key)},
             grouped=grouped,
         )
+        if block.fixed_types is None:  # otherwise nobody asks for it, and to print it takes as long as to compile
+            conditions = [*(on for on in ons if on is not None), *([rest] if rest else [])]
+            block.core = self._core(leaves, conjunction(conditions))
+        return block
 
     def _core(self, leaves: tuple[Leaf, ...], where: Any) -> str:
         """The block alone, for types: only ever parsed and described on the facade, never run."""
