@@ -7,13 +7,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 venv=$(paths venv)
 as_user=() place=
+# Two files at a time: each starts servers of its own.
+workers=(-n 2 --dist loadfile)
 case ${1:-} in
   "") name="make test" minutes=${TEST_MINUTES:-20} what=(-m "not slow") ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
-  --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-10} what=(tests/drivers) ;;
+  --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-10} what=(tests/drivers) workers=() ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
-    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients)
+    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients/test_{psql,psycopg,login,upstream,tpch}.py)
     if [ "$(id -u)" = 0 ]; then
       # An ordinary user (nobody: neither root nor postgres) with a checkout of his own; he shares the environment.
       place=$(mktemp -d /var/tmp/pg_epsilon-user-XXXXXX)
@@ -34,7 +36,7 @@ step "$name: pytest ${what[*]} (limit: $minutes minutes)"
 status=0
 started=$SECONDS
 "${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
-  "$venv/bin/python" -m pytest --durations=10 --durations-min=5 "${what[@]}" || status=$?
+  "$venv/bin/python" -m pytest --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
 
 on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s"
 case $status in

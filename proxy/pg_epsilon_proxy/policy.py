@@ -103,7 +103,10 @@ class FacadeSource:
 async def _changed(private: Any, facade: Any) -> frozenset[tuple[str, str]]:
     """(schema, name) of the relations that the facade shows in another shape than the policy's, or not at all."""
     shapes = []
-    for place, sql in ((private, "SELECT dp.facade_definition()"), (facade, "SELECT definition FROM dp_state.facade_state")):
+    for place, sql in (
+        (private, "SELECT dp.facade_definition()"),
+        (facade, "SELECT definition FROM dp_state.facade_state"),
+    ):
         relations = json.loads(await place.fetchval(sql))["relations"]
         shapes.append({(relation["schema"], relation["name"]): relation for relation in relations})
     wanted, held = shapes

@@ -79,7 +79,8 @@ def test_keys_are_those_whose_columns_are_published(facade_cluster: FacadeCluste
     with facade_cluster.psycopg("facade") as shown:
         keys = shown.execute(
             "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint "
-            "WHERE contype IN ('p', 'u', 'f') AND connamespace::regnamespace::text !~ '^(pg_catalog|dp|dp_state)$' ORDER BY 1, 2"
+            "WHERE contype IN ('p', 'u', 'f') AND connamespace::regnamespace::text !~ '^(pg_catalog|dp|dp_state)$' "
+            "ORDER BY 1, 2"
         ).fetchall()
     assert keys == [
         ('"Odd ""Schema"."Odd \'Table"', 'PRIMARY KEY ("a ""b")'),
