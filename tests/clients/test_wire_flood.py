@@ -51,7 +51,7 @@ def others_are_served(relay: ThreadedProxy) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(10)
-    assert len(waits) > 3 and max(waits) < PATIENCE, f"waited {max(waits):.2f} s"
+    assert len(waits) > 1 and max(waits) < PATIENCE, f"waited {max(waits):.2f} s"
 
 
 @pytest.fixture
