@@ -80,15 +80,16 @@ def call_text(request: Mapping[str, Any]) -> str:
     if request.get("joins"):
         return _sql(request)
     keys = request.get("keys") or []
-    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
-    if keys:
-        parts.append(f"keys => {keys}")
     aggregates = [_aggregate(item) for item in request.get("aggregates") or []]
+    grouped = bool(keys) or aggregates != ["count(*)"]
+    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
+    if grouped:
+        parts.append(f"keys => {keys}")
     if aggregates != ["count(*)"]:
         parts.append(f"aggregates => {aggregates}")
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
-    return f"{'dp_group_by' if keys else 'dp_count'}({', '.join(parts)})"
+    return f"{'dp_group_by' if grouped else 'dp_count'}({', '.join(parts)})"
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:

@@ -221,3 +221,7 @@ def test_a_request_as_a_call() -> None:
         "dp_group_by('public.adult', keys => ['education'], "
         "aggregates => ['count(distinct age) filter (where age > 3)'], predicate => 'sex = ''F''')"
     )
+    total = {**request, "keys": [], "aggregates": [{"function": "sum", "argument": "age"}], "where": None}
+    assert call_text(total) == "dp_group_by('public.adult', keys => [], aggregates => ['sum(age)'])"
+    plain = {**total, "aggregates": [{"function": "count", "argument": "*"}]}
+    assert call_text(plain) == "dp_count('public.adult')"
