@@ -14,14 +14,13 @@ from scipy.optimize import linprog
 
 from pg_epsilon.errors import ReadFailed
 from pg_epsilon.mechanisms import truncation_lp
-from pg_epsilon.mechanisms.r2t_join import GRAIN
+from pg_epsilon.mechanisms.r2t_join import GRAIN, sensitivity
 from pg_epsilon.mechanisms.truncation_lp import (
     VALUE_MAX,
     Ints,
     Problem,
     Truncation,
     merged,
-    sensitivity,
 )
 
 SOME = settings(database=None, deadline=None, max_examples=40)

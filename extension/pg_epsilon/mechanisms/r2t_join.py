@@ -20,6 +20,15 @@ GRAIN = 128
 MERGED_MAX = 4_000_000
 
 
+def sensitivity(t: int) -> int:
+    """How far one unit can move `Truncation.value(t)`, in 1/GRAIN: GRAIN t for Q, and t for the distance to Q.
+
+    Proof. value is an integer v with GRAIN Q - 1 < v <= GRAIN Q + t. On neighbours |Q - Q'| <= t, so
+    v - v' < GRAIN (Q - Q') + t + 1 <= (GRAIN + 1) t + 1, and both are integers.
+    """
+    return (GRAIN + 1) * t
+
+
 @dataclass(frozen=True)
 class JoinLadder:
     """The truncations of one sum or distinct count, and its share of the budget.
@@ -50,7 +59,7 @@ class JoinLadder:
         share = Fraction(self.epsilon) / len(self.levels)
         ratio = len(self.levels) / Fraction(self.beta)
         log = Fraction(_WORK.ln(_WORK.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
-        moves = [(GRAIN + 1) * t for t in reversed(self.levels)]
+        moves = [sensitivity(t) for t in reversed(self.levels)]
         return [Level(move, math.ceil(Fraction(laplace_scale(move, share)) * log)) for move in moves]
 
     def expected_error(self, t: int) -> float:

@@ -32,15 +32,6 @@ VALUE_MAX = 2**42
 _PIECE_BITS, _CHUNK = 14, 1 << 18
 
 
-def sensitivity(t: int) -> int:
-    """How far one unit can move `Truncation.value(t)`, in 1/GRAIN: GRAIN t for Q, and t for the distance to Q.
-
-    Proof. value is an integer v with GRAIN Q - 1 < v <= GRAIN Q + t. On neighbours |Q - Q'| <= t, so
-    v - v' < GRAIN (Q - Q') + t + 1 <= (GRAIN + 1) t + 1, and both are integers.
-    """
-    return (GRAIN + 1) * t
-
-
 @dataclass(frozen=True)
 class Problem:
     """Merged result rows. owners: shape (rows, width), dense unit numbers, `units` for nobody; values: shape (rows,),

@@ -84,10 +84,7 @@ _BY_NAME: Mapping[str, str] = {
     "every": "use count(*) FILTER (WHERE NOT x)",
     "bool_or": "use count(*) FILTER (WHERE x)",
 }
-_DISTINCT: Mapping[str, str] = {
-    "count": "count(DISTINCT ...) takes the privacy unit; for values of a column, count the groups of SELECT DISTINCT",
-    "other": "leave DISTINCT out; over a declared domain, aggregate the answer of SELECT DISTINCT column",
-}
+_DISTINCT = "leave DISTINCT out; over a declared domain, aggregate the answer of SELECT DISTINCT column"
 _FRACTION = "write one number from 0 to 1, or a parameter; several: one aggregate each"
 _ASCENDING = "order ascending, and write the fraction from the other end: 0.9 DESC is 0.1"
 
@@ -117,7 +114,7 @@ def compile_aggregate(call: Any, relation: str) -> Aggregate:
     if not (rule.star if call.agg_star else len(arguments) in rule.arity):
         raise refusals.part(f"{name[-1]}() with these arguments", relation, INSTEAD, call)
     if call.agg_distinct and not rule.distinct:
-        raise refusals.part(f"DISTINCT in {name[-1]}()", relation, _DISTINCT["other"], call)
+        raise refusals.part(f"DISTINCT in {name[-1]}()", relation, _DISTINCT, call)
     if any(isinstance(argument, ast.NamedArgExpr) for argument in arguments):
         raise refusals.part(f"a named argument in {name[-1]}()", relation, INSTEAD, call)
     if rule.ordered:
