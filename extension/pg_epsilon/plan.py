@@ -117,7 +117,7 @@ def make_plan(request: Request) -> Plan:
         request=request,
         choices=choices,
         places=tuple(order.index(repr(aggregate.canonical())) for aggregate in request.aggregates),
-        charges=tuple(measure.charge() for choice in choices for measure in choice.estimator.measures),
+        charges=tuple(c for choice in choices for measure in choice.estimator.measures for c in measure.charges()),
         scope=_scope(request),
         statement=_statement(request, choices, statistics),
         shape=f"{request.source.shape} {_shape(request)}",

@@ -108,7 +108,7 @@ def test_the_base_with_the_smaller_penalty_is_taken_unless_one_is_asked_for() ->
     assert isinstance(chosen, Ladder)
     assert isinstance(two, Ladder)
     assert (len(chosen.levels), len(two.levels)) == (9, 20)
-    assert chosen.charge().to_json()["levels"] == "9"
+    assert chosen.charges()[0].to_json()["levels"] == "9"
 
 
 def test_two_signs_cost_a_user_twice_the_noise_and_a_row_none() -> None:

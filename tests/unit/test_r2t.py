@@ -120,7 +120,7 @@ def test_geo_is_one_draw_whose_weight_is_what_any_contribution_adds_up_to() -> N
         (4, 2 * worst, [2, 5, 7, 10]),
         (7, 2 * worst, [3, 8]),
     ]
-    assert ladder.charge().to_json() == {"kind": "laplace", "epsilon": "0.9"}
+    assert ladder.charges()[0].to_json() == {"kind": "laplace", "epsilon": "0.9"}
     assert ladder.scale(1) == pytest.approx(4 * 2 * float(worst) / 0.9)
 
 
@@ -178,7 +178,7 @@ def test_no_level_overshoots_beyond_beta() -> None:
 
 def test_the_charge_is_that_of_its_levels() -> None:
     """min(L P(epsilon / L, a), P(epsilon, a)) (composition.md §4)."""
-    charge = Ladder((2, 4, 8), (8,), 1, Decimal("0.3")).charge()
+    charge = Ladder((2, 4, 8), (8,), 1, Decimal("0.3")).charges()[0]
     assert charge.to_json() == {"kind": "r2t", "epsilon": "0.3", "levels": "3"}
     assert charge.pure() == (Decimal("0.3"), Decimal(0))
     (curve,) = charge.rdp([Decimal(4)])

@@ -38,11 +38,11 @@ class Additive:
         """Released integers of one cell."""
         return 1
 
-    def charge(self) -> Charge:
+    def charges(self) -> tuple[Charge, ...]:
         """The charge in native form (composition.md §3.5): the share as asked, whatever the sensitivity (§2.2)."""
         if self.epsilon is not None:
-            return Charge.of("laplace", epsilon=self.epsilon)
-        return Charge.of("gaussian", rho=self._rho())
+            return (Charge.of("laplace", epsilon=self.epsilon),)
+        return (Charge.of("gaussian", rho=self._rho()),)
 
     def margin(self, confidence: Decimal | Fraction) -> int:
         """The smallest integer m such that one noisy value is within m of its exact one with this probability."""

@@ -70,11 +70,11 @@ class Ladder:
         """Released integers of one cell: every noisy level."""
         return self.width
 
-    def charge(self) -> Charge:
+    def charges(self) -> tuple[Charge, ...]:
         """epsilon, as L releases at epsilon / L (composition.md §4, R2T); of geo, as one vector."""
         if self.truncation == GEO:
-            return Charge.of("laplace", epsilon=self.epsilon)
-        return Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels))
+            return (Charge.of("laplace", epsilon=self.epsilon),)
+        return (Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels)),)
 
     def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
         """`core` on every cell's truncated sums."""

@@ -50,9 +50,9 @@ class JoinLadder:
         """`core` on the block's one cell."""
         return [(core(cell[0] or None, self, noise, label),) for cell in exact]
 
-    def charge(self) -> Charge:
+    def charges(self) -> tuple[Charge, ...]:
         """epsilon, as L releases at epsilon / L (composition.md §4, R2T)."""
-        return Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels))
+        return (Charge.of("r2t", epsilon=self.epsilon, levels=len(self.levels)),)
 
     def ladder(self) -> list[Level]:
         """The levels as they are run, largest threshold first: its solution is where the next one starts."""

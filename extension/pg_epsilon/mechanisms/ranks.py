@@ -37,9 +37,9 @@ class Ranks:
         """Released integers of one cell."""
         return 1
 
-    def charge(self) -> Charge:
+    def charges(self) -> tuple[Charge, ...]:
         """One selection (composition.md §4, exponential mechanism)."""
-        return Charge.of("exponential", epsilon=self.epsilon)
+        return (Charge.of("exponential", epsilon=self.epsilon),)
 
     def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
         """The chosen point of every cell."""
