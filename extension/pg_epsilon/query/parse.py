@@ -33,6 +33,7 @@ __all__ = [
     "enums",
     "parse_expression",
     "parse_json",
+    "parse_query",
     "parse_statements",
     "position_of",
     "scan",
@@ -83,18 +84,8 @@ def parse_expression(text: str) -> Any:
     Errors: DP003 (too long, too deep, not one expression, a clause, a second statement or name smuggled in, NUL, lone
     surrogate), with the position in characters of `text`. Node locations count from the wrapped text: `position_of`.
     """
-    if len(text) > MAX_EXPRESSION:
-        raise DPError(SHAPE, f"the expression is longer than {MAX_EXPRESSION} characters", "Shorten it.", position=0)
-    _check_characters(text)
+    tokens = _tokens(text, "expression")
     wrapped = _PREFIX + text + _SUFFIX
-    try:
-        tokens = parser.scan(text)
-    except parser.ParseError:
-        tokens = []  # a lexical error: the parser says which, and where
-    if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
-        raise DPError(
-            SHAPE, f"the expression has more than {MAX_TOKENS} operators and names", "Shorten it.", position=0
-        )
     try:
         statements = parser.parse_sql(wrapped)
     except parser.ParseError as error:
@@ -103,6 +94,33 @@ def parse_expression(text: str) -> Any:
     node = _only_expression(statements)
     _check_depth(node)
     return node
+
+
+def parse_query(text: str, stand_in: str) -> tuple[Any, ...]:
+    """Parse the statements of an analyst's query text, in which {stand_in} is the name of a relation: "{stand_in}".
+
+    Errors: DP003 (too long, too deep, NUL, lone surrogate), 42601, with the position in characters of `text`.
+    """
+    tokens, braced = _tokens(text, "query"), "{" + stand_in + "}"
+    places = [token.start for token in tokens if text.startswith(braced, token.start) and token.name == "UNKNOWN"]
+    quoted = text
+    for place in reversed(places):
+        quoted = f'{quoted[:place]}"{braced}"{quoted[place + len(braced) :]}'
+    try:
+        statements = parse_statements(quoted)
+    except parser.ParseError as error:
+        found = _error_place(quoted, error)
+        if found is not None:
+            found -= sum(2 for i, place in enumerate(places) if place + 2 * i < found)
+        raise DPError(
+            "42601",
+            _words(error),
+            "Write one SELECT of one aggregate, for example SELECT count(*) FROM {" + stand_in + "} WHERE age > 30.",
+            detail=None if found is None else f"At character {max(0, min(found, len(text))) + 1} of the query.",
+        ) from None
+    for statement in statements:
+        _check_depth(statement)
+    return statements
 
 
 def position_of(text: str, root: Any, node: Any) -> int:
@@ -132,26 +150,47 @@ def children(node: Any) -> Iterator[Any]:
                 stack.extend(reversed(value))
 
 
-def _check_characters(text: str) -> None:
+def _tokens(text: str, what: str) -> list[Any]:
+    """The lexer's tokens of what libpg_query's recursion can bear; none of text that it cannot take apart."""
+    if len(text) > MAX_EXPRESSION:
+        raise DPError(SHAPE, f"the {what} is longer than {MAX_EXPRESSION} characters", "Shorten it.", position=0)
+    _check_characters(text, what)
+    try:
+        tokens = scan(text)
+    except parser.ParseError:
+        tokens = []  # a lexical error: the parser says which, and where
+    if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
+        raise DPError(SHAPE, f"the {what} has more than {MAX_TOKENS} operators and names", "Shorten it.", position=0)
+    return tokens
+
+
+def _check_characters(text: str, what: str) -> None:
     nul = text.find("\0")
     if nul >= 0:
-        raise DPError(SHAPE, "the expression contains a NUL character", "Remove it.", position=nul)
+        raise DPError(SHAPE, f"the {what} contains a NUL character", "Remove it.", position=nul)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise DPError(
-            SHAPE, "the expression is not valid Unicode text", "Remove the lone surrogate.", position=error.start
+            SHAPE, f"the {what} is not valid Unicode text", "Remove the lone surrogate.", position=error.start
         ) from None
 
 
 def _syntax_error(text: str, wrapped: str, error: Any) -> DPError:
-    message = (str(error.args[0]) if error.args else "syntax error")[:200]
-    position = None
-    if len(error.args) > 1 and isinstance(error.args[1], int):
-        # libpg_query reports characters; pglast takes them for bytes and converts a second time. Convert back.
-        characters = len(wrapped[: error.args[1]].encode("utf-8"))
-        position = max(0, min(characters - len(_PREFIX), len(text)))
-    return DPError(SHAPE, message, _ONE, position=position)
+    place = _error_place(wrapped, error)
+    position = None if place is None else max(0, min(place - len(_PREFIX), len(text)))
+    return DPError(SHAPE, _words(error), _ONE, position=position)
+
+
+def _words(error: Any) -> str:
+    return (str(error.args[0]) if error.args else "syntax error")[:200]
+
+
+def _error_place(text: str, error: Any) -> int | None:
+    """Where in the text, in characters: pglast takes libpg_query's characters for bytes and converts once more."""
+    if len(error.args) < 2 or not isinstance(error.args[1], int):
+        return None
+    return len(text[: error.args[1]].encode("utf-8"))
 
 
 def _check_parentheses(tokens: Any) -> None:
