@@ -2,7 +2,7 @@
 
 Every draw is one call that names its kind, its declared sensitivity, its scale (by epsilon or rho) and the exact
 values. Integer noise comes from OpenDP's exact samplers (Canonne, Kamath, Steinke 2020, from the operating system's
-entropy); selection is ours, from `secrets`, with its proof. There is no seed and no replay
+entropy); selection and AboveThreshold are ours, from `secrets`, with their proofs. There is no seed and no replay
 in here. A mechanism takes a `NoiseSource` as an argument and `current()` is what production passes, so that a test
 can pass an object that records or replays.
 
@@ -83,6 +83,12 @@ class NoiseSource(Protocol):
 
     def highest(self, levels: Sequence[Level], exact: Exact, *, epsilon: Number, label: str) -> int:
         """max(0, max over levels of exact(j) + DLap_j - penalty_j); epsilon-DP, split equally over the levels."""
+        ...
+
+    def first_above(
+        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+    ) -> int | None:
+        """AboveThreshold, monotone: the first i with gaps[i] + DLap_i >= DLap; threshold + query epsilon for all."""
         ...
 
 
@@ -185,6 +191,33 @@ class Noise:
                 best = max(best, value + offset)
         return best
 
+    def first_above(
+        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+    ) -> int | None:
+        """AboveThreshold with one positive: the first i with gaps[i] + nu_i >= rho, None if there is none.
+
+        gaps: query minus its public threshold, integers, as many as are public; a unit moves all of them in one
+        direction, each by 0 … sensitivity (monotone). rho = DLap(sensitivity / threshold_epsilon), drawn once for the
+        run; nu_i = DLap(sensitivity / query_epsilon), drawn anew for every comparison; the run halts at the first
+        positive. Both epsilons in (0, 1000]; DP005 for parameters out of range. Guarantee: (threshold_epsilon +
+        query_epsilon)-DP for the whole run, whichever i or None it returns (composition.md §4; dp-pqd.md §5.4).
+
+        Proof. Write e1, e2 for the epsilons, m = floor(sensitivity), g and g' for the gaps of two neighbours. Gaps are
+        integers, so they differ by at most m. Given rho = z, f_i(z) = Pr[g_i + nu < z] and h_i(z) = Pr[g_i + nu >= z];
+        the run returns k with probability E_rho[f_0 … f_(k-1) h_k], and None with E_rho[f_0 f_1 …].
+        (a) g >= g': f_i <= f_i', and h_k(z) = Pr[nu >= z - g_k] <= e^(e2) Pr[nu >= z - g_k'], since a shift of nu by
+        g_k - g_k' <= m costs e^(e2 m / sensitivity). The ratio is at most e^(e2), and at most 1 for None.
+        (b) g <= g': as m is an integer, E_rho[F(rho)] <= e^(e1) E_rho[F(rho - m)] for every F >= 0. And
+        f_i(z - m) = Pr[g_i + m + nu < z] <= f_i'(z), since g_i + m >= g_i'; and h_k(z - m) = Pr[nu >= z - m - g_k]
+        <= e^(e2) Pr[nu >= z - g_k] <= e^(e2) h_k'(z). The ratio is at most e^(e1 + e2), and at most e^(e1) for None.
+        Neither step survives saturation of the noise at 64 bits (the shift would stop at the ends), so it is drawn in
+        unbounded integers (`_unbounded_laplace`), not by OpenDP.
+        """
+        moved = checked_sensitivity(sensitivity)
+        ours = moved / checked_epsilon(query_epsilon, "query_epsilon")
+        threshold = _unbounded_laplace(moved / checked_epsilon(threshold_epsilon, "threshold_epsilon"))
+        return next((i for i, gap in enumerate(gaps) if gap + _unbounded_laplace(ours) >= threshold), None)
+
 
 # 1 / ln 2, from below, and how many halvings a proposal of `select` looks at; more of them only cost time.
 _HALVINGS = Fraction(14426950408889634, 10**16)
@@ -209,6 +242,26 @@ def _bernoulli_scaled(gap: Fraction, halvings: int) -> bool:
             return True
         if Fraction(drawn, 1 << bits) >= middle + error:
             return False
+
+
+def _unbounded_laplace(scale: Fraction) -> int:
+    """Z with Pr[Z = k] proportional to e^(-|k| / scale), exactly; any scale > 0 (Canonne, Kamath, Steinke 2020).
+
+    Proof, scale = t/s. u is uniform in 0 … t - 1, accepted with e^(-u/t); v counts successes of probability 1/e: x =
+    u + t v has Pr[x] proportional to e^(-x/t). floor(x / s) is then k with probability proportional to e^(-k s/t).
+    With a random sign, "minus zero" rejected, 0 is as likely as it must be.
+    """
+    t, s = scale.numerator, scale.denominator
+    while True:
+        u = secrets.randbelow(t)
+        if not _bernoulli_scaled(Fraction(u, t), 0):
+            continue
+        v = 0
+        while _bernoulli_scaled(Fraction(1), 0):
+            v += 1
+        magnitude, minus = (u + t * v) // s, secrets.randbits(1)
+        if magnitude or not minus:
+            return -magnitude if minus else magnitude
 
 
 def _scaled(gap: Fraction, halvings: int, digits: int) -> Fraction:

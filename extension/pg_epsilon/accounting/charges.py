@@ -48,6 +48,16 @@ def _levels_curve(parameters: Parameters, order: Decimal) -> Decimal:
     return min(round_up(levels * Fraction(each)), pure_to_rdp(parameters["epsilon"], order))
 
 
+def _thresholds_cost(parameters: Parameters) -> Decimal:
+    return _EXACT.add(parameters["threshold_epsilon"], parameters["query_epsilon"])
+
+
+def _bound_then_sum_curve(parameters: Parameters, order: Decimal) -> Decimal:
+    """P(epsilon / 3, a) + P(2 epsilon / 3, a), each part rounded up."""
+    third = Fraction(parameters["epsilon"]) / 3
+    return _EXACT.add(pure_to_rdp(round_up(third), order), pure_to_rdp(round_up(2 * third), order))
+
+
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         # discrete Laplace, scalar or vector, of joint L1 sensitivity L1 and scale L1/epsilon
@@ -58,6 +68,17 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "exponential": Kind(("epsilon",), _epsilon, lambda p, a: bounded_range_to_rdp(p["epsilon"], a), _no_delta),
         # levels releases at epsilon / levels each (R2T)
         "r2t": Kind(("epsilon", "levels"), _epsilon, _levels_curve, _no_delta),
+        # AboveThreshold with one positive: the threshold's share and the queries', for the whole run
+        "above_threshold": Kind(
+            ("threshold_epsilon", "query_epsilon"),
+            _thresholds_cost,
+            lambda p, a: pure_to_rdp(_thresholds_cost(p), a),
+            _no_delta,
+        ),
+        # SVT_sum improved: PrivateBoundDS at epsilon / 3, then AboveThreshold at twice that
+        "svt_sum": Kind(("epsilon",), _epsilon, _bound_then_sum_curve, _no_delta),
+        # any other mechanism that is epsilon-DP and nothing better: PrivateBoundDS
+        "pure": Kind(("epsilon",), _epsilon, _pure_curve, _no_delta),
         # an outside release, proved (epsilon, delta) under add/remove
         "import": Kind(("epsilon", "delta"), _epsilon, _pure_curve, lambda p: p["delta"]),
     }

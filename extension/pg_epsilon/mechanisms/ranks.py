@@ -20,12 +20,15 @@ class Ranks:
     epsilon: the share of the budget. Groups are parallel: rows of one unit add up to `rows` over all groups, and the
     log-odds of a group move by epsilon * (its rows of the unit) / rows at most, so the groups' losses add up to
     epsilon (and their Rényi curves to that of one selection at epsilon, being quadratic in the parts).
+    score, tight: which score, and whether its true sensitivity is used (`quantile.score`, `quantile.sensitivity`).
     """
 
     size: int
     fraction: Fraction
     rows: int
     epsilon: Decimal
+    score: quantile.Score = "ties"
+    tight: bool = True
 
     @property
     def width(self) -> int:
@@ -53,6 +56,8 @@ class Ranks:
                     Fraction(self.epsilon),
                     noise,
                     f"{label} by group",
+                    self.score,
+                    self.tight,
                 ),
             )
             for cell in exact

@@ -1,0 +1,135 @@
+"""Direct decisions on a sum by the sparse vector technique, and PrivateBoundDS (dp-pqd.md §5.3 to §5.5); row units.
+
+Both read one ladder: for t_j = 2^j, j = 1 … L, the number c_j and the sum S_j of the values that are at most t_j. The
+values must be clamped to [0, t_L]: a negative one would make the queries move in two directions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from pg_epsilon.accounting.charges import Charge, share
+from pg_epsilon.decide.grain import FINEST, grain_of
+from pg_epsilon.noise import NoiseSource
+
+
+@dataclass(frozen=True)
+class Bound:
+    """PrivateBoundDS [P]: j in 1 … L such that about a fraction theta of the rows is at most 2^j.
+
+    levels: (2, 4, …, 2^L), lattice units, public; theta in (0, 1); epsilon: the budget. Not a bound on anything: the
+    (1 - theta) n largest values may lie above. Reliable from about 180 / epsilon rows at theta = 0.95.
+
+    Guarantee: epsilon-DP for adding or removing one row. n = c_L gets discrete Laplace noise at epsilon / 3. Given
+    that, theta n~ is public, and c_1 … c_L change by 0 or 1 in one direction: AboveThreshold at epsilon / 3 for the
+    threshold and epsilon / 3 for the queries (`NoiseSource.first_above`); adaptive composition. Source: dp-pqd.md §5.3.
+    """
+
+    levels: tuple[int, ...]
+    theta: Decimal
+    epsilon: Decimal
+
+    @property
+    def width(self) -> int:
+        """Exact integers of a cell: c_1 … c_L, then S_1 … S_L (not read here: the ladder is one statistic)."""
+        return 2 * len(self.levels)
+
+    @property
+    def released(self) -> int:
+        """One integer a cell: j."""
+        return 1
+
+    def charges(self) -> tuple[Charge, ...]:
+        """epsilon, pure (composition.md §4)."""
+        return (Charge.of("pure", epsilon=self.epsilon),)
+
+    def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
+        """j of every cell."""
+        return [(bound(cell[: len(self.levels)], self, noise, f"{label} bound"),) for cell in exact]
+
+
+def bound(counts: Sequence[int], how: Bound, noise: NoiseSource, label: str) -> int:
+    """j for exact c_1 … c_L; guarantee as `Bound`.
+
+    c_j + nu >= theta n~ + rho is compared exactly: n~ in units of 1/grain row, all in units of 1/(b grain), where
+    theta = a/b.
+    """
+    part = share(how.epsilon, 3)
+    grain = grain_of(3 / float(how.epsilon))
+    noisy = noise.laplace([grain * counts[-1]], l1_sensitivity=grain, epsilon=part, label=f"{label} n")[0]
+    a, b = Fraction(how.theta).as_integer_ratio()
+    index = noise.first_above(
+        [b * grain * count - a * noisy for count in counts],
+        sensitivity=b * grain,
+        threshold_epsilon=part,
+        query_epsilon=part,
+        label=label,
+    )
+    return len(counts) if index is None else index + 1
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """SVT_sum [P]: 0 if some level's sum noisily reaches r, else 1 if some level's reaches l, else 0.
+
+    levels: (2, 4, …, 2^L), lattice units; low, high: l < r, the ends of the open interval, lattice units; epsilon: the
+    budget; theta: None for the basic form (all levels), else the improved one, which first chooses K by `Bound`. All
+    public; K stays within.
+
+    Guarantee: epsilon-DP for adding or removing one row. A row of value a moves S_j / t_j by a / t_j in [0, 1] where
+    a <= t_j and not at all elsewhere: all queries in one direction, by 0 … 1. Both loops are one run of AboveThreshold
+    over 2K queries, with one threshold noise (§5.4 with its conditions: fresh noise for every comparison, halt at the
+    first positive, which loop it was in is the bit; no positive: 0). Basic: epsilon / 2 for the threshold, epsilon / 2
+    for the queries. Improved: epsilon / 3 each, and epsilon / 3 for K, on which the run depends adaptively.
+    Source: dp-pqd.md §5.4, §5.5; composition.md §4. As values are integers l is replaced by floor(l) + 1 and r by
+    ceil(r), so that both loops ask "at least" (erratum 8).
+    """
+
+    levels: tuple[int, ...]
+    low: Fraction
+    high: Fraction
+    epsilon: Decimal
+    theta: Decimal | None = None
+
+    @property
+    def width(self) -> int:
+        """Exact integers of a cell: c_1 … c_L, then S_1 … S_L."""
+        return 2 * len(self.levels)
+
+    @property
+    def released(self) -> int:
+        """One integer a cell: the bit."""
+        return 1
+
+    def charges(self) -> tuple[Charge, ...]:
+        """The whole run, whatever it returns (composition.md §4; dp-pqd.md §2.4: no refund)."""
+        if self.theta is not None:
+            return (Charge.of("svt_sum", epsilon=self.epsilon),)
+        half = share(self.epsilon, 2)
+        return (Charge.of("above_threshold", threshold_epsilon=half, query_epsilon=half),)
+
+    def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
+        """The bit of every cell."""
+        return [(sparse(cell, self, noise, f"{label} decision"),) for cell in exact]
+
+
+def sparse(cell: Sequence[int], how: Sparse, noise: NoiseSource, label: str) -> int:
+    """The bit for an exact ladder; guarantee as `Sparse`."""
+    count, part = len(how.levels), share(how.epsilon, 2 if how.theta is None else 3)
+    kept = count
+    if how.theta is not None:
+        kept = bound(cell[:count], Bound(how.levels, how.theta, part), noise, f"{label} bound")
+    unit = max(how.levels[-1], FINEST)
+    steps = list(zip(cell[count : count + kept], how.levels, strict=False))
+    index = noise.first_above(
+        [(total - end) * (unit // t) for end in (math.ceil(how.high), math.floor(how.low) + 1) for total, t in steps],
+        sensitivity=unit,
+        threshold_epsilon=part,
+        query_epsilon=part,
+        label=label,
+    )
+    return int(index is not None and index >= kept)
