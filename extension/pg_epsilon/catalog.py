@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, remaining
+from pg_epsilon.accounting.filters import Relation as RelationScope
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
 from pg_epsilon.plan import Plan, plain
@@ -74,6 +76,13 @@ class Catalog:
                 raise not_published(f"{schema}.{name}")
             self._policies[key] = kept = version, found
         return kept[1]
+
+    def policy(self, schema: str, name: str) -> Policy:
+        """The policy of a protected relation; 42501 for anything else."""
+        found = self.relation(schema, name)
+        if not isinstance(found, Policy):
+            raise not_published(f"{schema}.{name}")
+        return found
 
     def _protected(self, schema: str, name: str) -> Policy | None:
         found = self._execute("SELECT dp._policy_of($1, $2)::text AS policy", ["name", "name"], [schema, name])
@@ -227,6 +236,33 @@ class Catalog:
                 policy.data_version,
             ],
         )
+
+    def import_price(self, policy: Policy, epsilon: Decimal, delta: Decimal) -> dict[str, Any]:
+        """What an outside release adds to the dataset's own tree, whose root the caller has locked; DP001 if too much.
+
+        One relation's rows for row units, else everybody's (composition.md §3.1); no allotment pays for it.
+        """
+        data, charge = policy.dataset, Charge.of("import", epsilon=epsilon, delta=delta)
+        scope = Root() if policy.has_user_units else RelationScope(policy.relation_key)
+        shared = {"epsilon": data.epsilon, "delta": data.delta_add, "delta_rdp": data.delta_rdp}
+        cap = _cap(data.accountant, {**shared, "delta_add": data.delta_add}, data.orders)
+        tree = Accounts(self._execute, data.name, "").load(scope)[""]
+        if not decide(cap, tree, scope, [charge]).allowed:
+            left = remaining(cap, tree, scope)
+            raise DPError(
+                EXHAUSTED,
+                f"the budget of dataset {data.name} does not allow this release",
+                f"epsilon {plain(left.epsilon)} and delta {plain(left.delta)} are left for an outside release;"
+                " its rows cannot be shown under this guarantee, unless you declassify them.",
+            )
+        amount = cap.amount([charge])
+        return {
+            "charge": charge.to_json(),
+            "scope": scope_to_json(scope),
+            "epsilon": str(amount.epsilon),
+            "delta": str(amount.delta),
+            "rdp": [str(r) for r in amount.rdp] or None,
+        }
 
     def left(self, plan: Plan, who: str) -> dict[str, str]:
         """What one further charge of the same scope may cost this analyst: the smaller of his and the dataset's."""

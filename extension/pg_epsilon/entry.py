@@ -182,11 +182,18 @@ def _budget(dataset: str, who: str | None) -> dict[str, str]:
     return {"epsilon": str(left.epsilon), "delta": str(left.delta), "used": str(left.used)}
 
 
+def _import_price(schema: str, name: str, epsilon: str, delta: str) -> dict[str, Any]:
+    """What an outside release about a protected relation adds to the accounts. See dp._import_release."""
+    _check_not_frozen(policy := catalog.policy(schema, name))
+    return catalog.import_price(policy, Decimal(epsilon), Decimal(delta))
+
+
 _ON_POLICY: dict[str, Callable[..., Any]] = {
     "plan": _plan,
     "renyi_orders": _renyi_orders,
     "check_grid": _check_grid,
     "budget": _budget,
+    "import": _import_price,
 }
 
 
