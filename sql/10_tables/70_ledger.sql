@@ -4,7 +4,7 @@ CREATE TABLE dp.ledger (
   at             timestamptz NOT NULL DEFAULT clock_timestamp(),
   who            name NOT NULL,
   dataset        text NOT NULL REFERENCES dp.dataset,
-  kind           text NOT NULL CHECK (kind IN ('charge', 'confirm', 'transfer')),
+  kind           text NOT NULL CHECK (kind IN ('charge', 'confirm', 'transfer', 'import', 'declassified')),
   call           text NOT NULL,
   mechanism      text NOT NULL,
   charge         jsonb NOT NULL,
