@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, remaining
+from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, nodes, remaining
 from pg_epsilon.accounting.filters import Relation as RelationScope
+from pg_epsilon.decide.question import Synthetic
+from pg_epsilon.decimals import plain
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
-from pg_epsilon.plan import Plan, plain
+from pg_epsilon.plan import Plan
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.schema import Relation
 
@@ -24,11 +27,12 @@ _ALLOTMENT = (
 _LEDGER_ROW = (
     "INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope,"
     " request, policy_version, data_version)"
-    " VALUES ($1, $2, $3, 'charge', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+    " VALUES (coalesce($1, gen_random_uuid()), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 )
 _LEDGER_TYPES = [
     "uuid",
     "name",
+    "text",
     "text",
     "text",
     "text",
@@ -102,6 +106,35 @@ class Catalog:
                 "One row has one account: the owner detaches the part or unprotects one of them: see dp.check().",
             )
         return policy_from_json(document)
+
+    def of(self, policy: Policy) -> Sequence[Synthetic]:
+        """The synthetic tables of a relation (decide/question.py, Copies)."""
+        found = self._execute("SELECT dp._synthetics_of($1)::text AS copies", ["oid"], [policy.relation.oid])
+        return [
+            Synthetic(
+                schema=one["schema"],
+                name=one["name"],
+                columns={column["name"]: column["type"] for column in one["columns"]},
+                weight=one["weight"],
+                provenance=one["provenance"],
+                epsilon=Decimal(one["epsilon"]) if one["epsilon"] is not None else None,
+                delta=Decimal(one["delta"]) if one["delta"] is not None else None,
+                valid=one["valid"],
+            )
+            for one in json.loads(found[0]["copies"])
+        ]
+
+    def original(self, schema: str, name: str) -> tuple[str, str] | None:
+        """Of which relation a table is a synthetic copy."""
+        found = self._execute(
+            "SELECT n.nspname::text AS schema, c.relname::text AS name FROM dp.synthetic s"
+            " JOIN pg_class t ON t.oid = s.synthetic JOIN pg_namespace m ON m.oid = t.relnamespace"
+            " JOIN pg_class c ON c.oid = s.relation JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE m.nspname = $1 AND t.relname = $2",
+            ["name", "name"],
+            [schema, name],
+        )
+        return (found[0]["schema"], found[0]["name"]) if found else None
 
     def _public(self, schema: str, name: str) -> Relation | None:
         found = self._execute("SELECT dp._public_of($1, $2)::text AS public", ["name", "name"], [schema, name])
@@ -217,6 +250,19 @@ class Catalog:
             if not role:
                 amount = cap.amount(plan.charges)
             accounts.store(role, decision.updates)
+        self._ledger_row(plan, request_id, who, "charge", plan.charges, amount, document)
+
+    def _ledger_row(
+        self,
+        plan: Plan,
+        request_id: str | None,
+        who: str,
+        kind: str,
+        charges: Sequence[Charge],
+        amount: Spent,
+        document: dict[str, Any],
+    ) -> None:
+        policy = plan.request.policy
         self._execute(
             _LEDGER_ROW,
             _LEDGER_TYPES,
@@ -224,9 +270,10 @@ class Catalog:
                 request_id,
                 who,
                 policy.dataset.name,
+                kind,
                 plan.request.call,
                 plan.mechanism,
-                json.dumps([charge.to_json() for charge in plan.charges]),
+                json.dumps([charge.to_json() for charge in charges]),
                 amount.epsilon,
                 amount.delta,
                 list(amount.rdp) or None,
@@ -263,6 +310,20 @@ class Catalog:
             "delta": str(amount.delta),
             "rdp": [str(r) for r in amount.rdp] or None,
         }
+
+    def give_back(self, plan: Plan, request_id: str, who: str, unused: Sequence[Charge]) -> None:
+        """Take back what was reserved and, as a released bit says, is not needed (composition.md §4, §11).
+
+        In the transaction that records the release: both are seen, or neither. The ledger row of kind 'return', which
+        names the charge, comes first; both trees are lowered by exactly what the charge put on them.
+        """
+        accounts = Accounts(self._execute, plan.request.policy.dataset.name, who)
+        trees = accounts.lock(plan.scope)
+        shared, own = self.caps(plan.request.policy, who)
+        self._ledger_row(plan, None, who, "return", unused, -shared.amount(unused), {"of": request_id})
+        for cap, role in ((own, who), (shared, "")):
+            amount = -cap.amount(unused)
+            accounts.store(role, {node: trees[role].spent(node) + amount for node in nodes(plan.scope)})
 
     def left(self, plan: Plan, who: str) -> dict[str, str]:
         """What one further charge of the same scope may cost this analyst: the smaller of his and the dataset's."""

@@ -20,6 +20,7 @@ from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
 from pg_epsilon.choice_values import average, quantile, spread
+from pg_epsilon.decide.choice import choose as decisions
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
 from pg_epsilon.mechanisms.r2t import BASES, BETA, Ladder, thresholds
@@ -37,11 +38,19 @@ def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, .
     """
     if not aggregates:
         return ()
+    if request.decide is not None:
+        return decisions(request, request.decide, aggregates, _alone)
     if choice_joins.concerned(request, aggregates):
         return (_joined(request, aggregates),)
     _check_mechanism(request, aggregates)
     facts = Facts.of(request, aggregates)
     return tuple(_BUILDERS[a.function](facts, a, _share(request, a, len(aggregates))) for a in aggregates)
+
+
+def _alone(request: Request, aggregate: Aggregate, share_: Share) -> Choice:
+    """One aggregate by itself, at a given share: what a decision is built on."""
+    _check_mechanism(request, [aggregate])
+    return _BUILDERS[aggregate.function](Facts.of(request, [aggregate]), aggregate, share_)
 
 
 def _joined(request: Request, aggregates: Sequence[Aggregate]) -> Choice:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import plpy
@@ -19,6 +21,8 @@ from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.catalog import Catalog, closed, locked, not_published
+from pg_epsilon.decide import synthetic
+from pg_epsilon.decide.question import Question
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError, ReadFailed
 from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
@@ -26,7 +30,7 @@ from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query.expression import FoldError
 from pg_epsilon.query.partition import check_grid as check_grid_form
 from pg_epsilon.query.policy import Policy
-from pg_epsilon.query.request import compile_request
+from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
 
@@ -105,6 +109,8 @@ def answer(request_id: str) -> str:
         if raw is None:
             raw = _think(plan_, _read_statistics(plan_))
             catalog.record(plan_, request_id, raw)
+            if plan_.decisions and plan_.unused(raw[0]):
+                catalog.give_back(plan_, request_id, paid["who"], plan_.unused(raw[0]))
         return {"answer": _answer(plan_, raw, request_id, paid["who"], "direct", _now())}
 
     return _reply(request_id, release)
@@ -140,8 +146,8 @@ def _plan(request: Any) -> dict[str, Any]:
     info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
     if path == "direct":
         _check_not_frozen(policy)
-    price = plan_.charge_text() if path == "direct" else {}
-    info["charge"] = {"worst": price, "best": price}
+    paid = path == "direct"
+    info["charge"] = {"worst": plan_.charge_text() if paid else {}, "best": plan_.best_text() if paid else {}}
     return {**info, "request": plan_.request.canonical()}
 
 
@@ -267,17 +273,34 @@ def _compile(document: Any) -> Plan:
             SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
     facts = _server_facts()
-    return make_plan(
-        compile_request(
-            document,
-            _relation,
-            _folder(document.get("settings") or {}),
-            _texts,
-            encoding=facts["encoding"],
-            server_version=facts["version"],
-            clock=time.time(),
-        )
+    request = compile_request(
+        document,
+        _relation,
+        _folder(document.get("settings") or {}),
+        _texts,
+        encoding=facts["encoding"],
+        server_version=facts["version"],
+        clock=time.time(),
+        copies=catalog,
     )
+    if request.decide is not None:
+        request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
+    return make_plan(request)
+
+
+def _synthetic_answers(request: Request, question: Question) -> Sequence[Fraction | None]:
+    """What the synthetic table, which is public, says: read before anything is charged (dp-pqd.md §2.1)."""
+    try:
+        with plpy.subtransaction():
+            return synthetic.answers(plpy.execute(synthetic.statement(request, question))[0], request)
+    except plpy.SPIError as error:
+        if error.sqlstate != "42703":
+            raise
+        raise DPError(
+            SHAPE,
+            f"{question.synthetic.qualified} does not have a column that the question names",
+            "Ask about columns that the synthetic table has, or ask without it: RESET dp.synthetic.",
+        ) from None
 
 
 def _relation(schema: str, name: str) -> Policy | Relation:
@@ -385,6 +408,7 @@ def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: 
     request = plan_.request
     n, m = len(request.places), len(request.aggregates)
     groups = group_by.groups([key.domain for key in request.keys])
+    decides = bool(plan_.decisions)
     rows_ = zip(([group[place] for place in request.places] for group in groups), raw, strict=True)
     return {
         "request_id": request_id,
@@ -393,7 +417,10 @@ def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: 
         "names": _names(plan_),
         "rows": [[*group, *plan_.texts(cell)] for group, cell in rows_],
         **({"bars": [plan_.bars(cell) for cell in raw]} if request.bars else {}),
-        "notice": describe(plan_, path=path, left=catalog.left(plan_, who), as_of=as_of),
+        **({"decisions": plan_.outcomes(raw[0])} if decides else {}),
+        "notice": describe(
+            plan_, path=path, left=catalog.left(plan_, who), as_of=as_of, raw=raw[0] if decides else None
+        ),
     }
 
 

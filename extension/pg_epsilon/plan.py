@@ -13,6 +13,8 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
 from pg_epsilon.choice import choose
 from pg_epsilon.choice_parts import Choice
+from pg_epsilon.decide.estimator import Decision
+from pg_epsilon.decimals import plain
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.estimators import Bar, Estimator
 from pg_epsilon.mechanisms.group_by import Measure
@@ -63,12 +65,15 @@ class Plan:
 
     def charge_text(self) -> dict[str, str]:
         """The block's price in its native unit, for people."""
-        total: dict[str, Decimal] = {}
-        for charge in self.charges:
-            for name, value in charge.parameters:
-                if name in AMOUNTS:
-                    total[name] = total.get(name, Decimal(0)) + value
-        return {name: plain(value) for name, value in total.items()}
+        return amounts_text(self.charges)
+
+    def best_text(self) -> dict[str, str]:
+        """The least that it can cost: without the answers that released bits may not ask for."""
+        return amounts_text(self.charges, [c for one in self.decisions for c in one.decided.reserved])
+
+    def spent_text(self, raw: Sequence[int]) -> dict[str, str]:
+        """What it did cost."""
+        return amounts_text(self.charges, self.unused(raw))
 
     def texts(self, raw: Sequence[int]) -> list[str | None]:
         """The values of one group, an aggregate each, from its released integers."""
@@ -80,6 +85,27 @@ class Plan:
         bars = [one.bars(part, self.request.confidence) for one, part in self._parts(raw)]
         return [bars[place] for place in self.places]
 
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The estimators of a block that decides, none of one that does not."""
+        return tuple(one for one in self.estimators if isinstance(one, Decision))
+
+    def outcomes(self, raw: Sequence[int]) -> list[dict[str, Any]]:
+        """What is said of each aggregate's decision."""
+        found = [one.outcome(part) for one, part in self._decided(raw)]
+        return [found[place] for place in self.places] if found else []
+
+    def sentences(self, raw: Sequence[int]) -> list[str]:
+        """The decisions in words, each once."""
+        return [one.sentence(part) for one, part in self._decided(raw)]
+
+    def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
+        """What was reserved for an answer that a released bit did not ask for (composition.md §4)."""
+        return tuple(charge for one, part in self._decided(raw) for charge in one.decided.unused(part))
+
+    def _decided(self, raw: Sequence[int]) -> list[tuple[Decision, Sequence[int]]]:
+        return [(one, part) for one, part in self._parts(raw) if isinstance(one, Decision)]
+
     def _parts(self, raw: Sequence[int]) -> list[tuple[Estimator, Sequence[int]]]:
         found, start = [], 0
         for one in self.estimators:
@@ -89,9 +115,14 @@ class Plan:
         return found
 
 
-def plain(value: Decimal) -> str:
-    """A decimal without exponent or trailing zeros."""
-    return format(value.normalize(), "f") if value else "0"
+def amounts_text(charges: Sequence[Charge], less: Sequence[Charge] = ()) -> dict[str, str]:
+    """Charges added up by name, as they were asked, less some of them."""
+    total: dict[str, Decimal] = {}
+    for sign, charge in [*((1, c) for c in charges), *((-1, c) for c in less)]:
+        for name, value in charge.parameters:
+            if name in AMOUNTS:
+                total[name] = total.get(name, Decimal(0)) + sign * value
+    return {name: plain(value) for name, value in total.items()}
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -103,9 +134,8 @@ def make_plan(request: Request) -> Plan:
 
     DP004 if a cap or scale that it needs is not declared, DP005 if the budget does not fit the mechanism.
     """
-    distinct = {repr(aggregate.canonical()): aggregate for aggregate in reversed(request.aggregates)}
-    order = list(dict.fromkeys(repr(aggregate.canonical()) for aggregate in request.aggregates))
-    choices = choose(request, [distinct[key] for key in order])
+    choices = choose(request, request.distinct)
+    order = [repr(aggregate.canonical()) for aggregate in request.distinct]
     statistics = [one for choice in choices for one in choice.statistics]
     if request.cells * sum(m.released for choice in choices for m in choice.estimator.measures) > MAX_RELEASED:
         raise DPError(
@@ -145,10 +175,16 @@ def _scope(request: Request) -> Scope:
     return Relation(policy.relation_key)
 
 
-def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict[str, Any]:
-    """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values."""
+def describe(
+    plan: Plan, *, path: str, left: dict[str, str], as_of: str, raw: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values.
+
+    raw: the released integers of a block that decides, which is one cell.
+    """
     request = plan.request
-    charge = {} if path in ("cache", "declared domain") else plan.charge_text()
+    charge = plan.charge_text() if raw is None else plan.spent_text(raw)
+    charge = {} if path in ("cache", "declared domain") else charge
     warnings, kappa = [], request.source.kappa
     rows_of_users = request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates)
     if rows_of_users and all(a.function == "count" for a in request.aggregates) and kappa is not None:
@@ -183,7 +219,9 @@ def describe(plan: Plan, *, path: str, left: dict[str, str], as_of: str) -> dict
             plan.choices[place].describe(a.name) for place, a in zip(plan.places, request.aggregates, strict=True)
         ],
     }
-    info["text"] = notice_text(info)
+    if plan.decisions:
+        info["decide"] = [plan.decisions[place].public() for place in plan.places]
+    info["text"] = "; ".join([notice_text(info), *(plan.sentences(raw) if raw is not None else ())])
     return info
 
 

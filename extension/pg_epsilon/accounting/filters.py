@@ -41,6 +41,10 @@ class Spent:
         rdp = tuple(add(pair) for pair in zip(self.rdp, other.rdp, strict=True)) if self.rdp and other.rdp else ()
         return Spent(add((self.epsilon, other.epsilon)), add((self.delta, other.delta)), rdp or self.rdp or other.rdp)
 
+    def __neg__(self) -> Spent:
+        """Of what is given back."""
+        return Spent(-self.epsilon, -self.delta, tuple(-r for r in self.rdp))
+
 
 ZERO = Spent()
 _SHOWN = Context(prec=6, rounding=ROUND_FLOOR)

@@ -9,6 +9,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
+from pg_epsilon.decide.question import NONE_REGISTERED, Copies, Question, compile_question, original
+from pg_epsilon.decide.statement import members as members_of
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import Aggregate, compile_aggregate
@@ -36,6 +38,9 @@ MEMBERS = frozenset(
         "fresh",
         "bars",
         "settings",
+        "decide",
+        "query",
+        "path",
     ]
 )
 MAX_AGGREGATES = 64
@@ -80,6 +85,7 @@ class Request:
     confidence: Decimal
     partitions: Partitions | None
     data_version: tuple[int, ...]
+    decide: Question | None = None
 
     @property
     def cells(self) -> int:
@@ -88,6 +94,14 @@ class Request:
         for key in self.keys:
             cells *= len(key.domain)
         return cells
+
+    @property
+    def distinct(self) -> tuple[Aggregate, ...]:
+        """The different aggregates, in the order in which they are first asked for."""
+        found: dict[str, Aggregate] = {}
+        for aggregate in self.aggregates:
+            found.setdefault(repr(aggregate.canonical()), aggregate)
+        return tuple(found.values())
 
     @property
     def answer_size(self) -> int:
@@ -109,6 +123,7 @@ class Request:
             "aggregates": [a.canonical() for a in self.aggregates],
             "budget": budget,
             "mechanism": self.mechanism,
+            **({} if self.decide is None else {"decide": self.decide.canonical()}),
         }
 
 
@@ -121,25 +136,19 @@ def compile_request(
     encoding: str,
     server_version: int,
     clock: float,
+    copies: Copies = NONE_REGISTERED,
 ) -> Request:
     """Validate a request document against the policies of the relations that it names.
 
     lookup gives them; fold evaluates constant SQL under the session's settings, texts a query over constants and public
-    tables under the engine's; clock is the time in seconds, for declared periods.
+    tables under the engine's; clock is the time in seconds, for declared periods; copies are the synthetic tables.
     Errors: DP003 for any unknown member or shape, DP004 for what is not declared, DP005 for parameters out of range;
     nothing is charged and no row is read here.
     """
-    unknown = set(document) - MEMBERS
-    if unknown or document.get("version") != 1:
-        raise DPError(
-            SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
-        )
+    _check_form(document)
     settings = members.texts(document.get("settings") or {}, "settings")
     _check_meaning(settings)
-    if not all(isinstance(document.get(name), bool | None) for name in ("fresh", "bars")):
-        raise DPError(
-            SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
-        )
+    document = _spelled_out(document, copies)
     session = Scope(
         relation=Relation("", "", 0),
         encoding=encoding,
@@ -160,9 +169,7 @@ def compile_request(
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
     distinct = list({key.sql: key for key in keys}.values())
-    mechanism = document.get("mechanism") or settings.get("dp.mechanism") or "auto"
-    if mechanism not in MECHANISMS:
-        raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
+    decide = compile_question(document, settings, policy, copies)
     request = Request(
         policy=policy,
         source=source,
@@ -172,15 +179,44 @@ def compile_request(
         places=tuple(next(i for i, one in enumerate(distinct) if one.sql == key.sql) for key in keys),
         aggregates=aggregates,
         budget=_budget(document.get("budget"), settings, policy),
-        mechanism=mechanism,
+        mechanism=_mechanism(document, settings, decide),
         fresh=document.get("fresh") is True,
         bars=document.get("bars") is True,
         confidence=_confidence(settings.get("dp.confidence")),
         partitions=origin.partitions,
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
+        decide=decide,
     )
     _check_size(request)
     return request
+
+
+def _check_form(document: Mapping[str, Any]) -> None:
+    """DP003 for a document that is not of this version, or has members that nobody knows."""
+    flags = all(isinstance(document.get(name), bool | None) for name in ("fresh", "bars"))
+    if set(document) - MEMBERS or document.get("version") != 1 or not flags:
+        raise DPError(
+            SHAPE, "a request of an unknown form", "Use dp_count, dp_group_by, or plain SQL through the proxy."
+        )
+
+
+def _spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+    """A document with a query's text → with its from, where and aggregates."""
+    if document.get("query") is None:
+        return document
+    relation, copy = original(document, copies)
+    path = [members.text(name, "path") or "" for name in members.items(document.get("path"), "path")]
+    return {**document, **members_of(members.text(document["query"], "query") or "", path, relation, copy)}
+
+
+def _mechanism(document: Mapping[str, Any], settings: Mapping[str, str | None], decide: Question | None) -> str:
+    """The asked mechanism; with a decision it is a decider's name, which the aggregate has to know."""
+    asked = str(document.get("mechanism") or settings.get("dp.mechanism") or "auto")
+    if asked == "auto" and decide is not None:
+        asked = str(settings.get("dp.mechanism") or "auto") if document.get("call") in (None, "block") else "auto"
+    if decide is None and asked not in MECHANISMS:
+        raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
+    return asked
 
 
 def _readable(found: Policy | Relation) -> Relation:

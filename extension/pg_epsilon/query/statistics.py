@@ -16,7 +16,7 @@ from typing import Any
 from pg_epsilon.query.aggregates import ROWS, UNITS
 from pg_epsilon.query.request import Request
 
-SUM, HISTOGRAM, OWNERS = "sum", "histogram", "owners"
+SUM, HISTOGRAM, OWNERS, PREFIX = "sum", "histogram", "owners", "prefix"
 
 
 @dataclass(frozen=True)
