@@ -20,6 +20,7 @@ import plpy
 from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
+from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, closed, locked, not_published
 from pg_epsilon.decide import synthetic
 from pg_epsilon.decide.question import Question
@@ -404,26 +405,5 @@ def _now() -> str:
 
 
 def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: str, as_of: str) -> dict[str, Any]:
-    """A release as people see it: post-processing of the released integers, the plan and the asked confidence."""
-    request = plan_.request
-    n, m = len(request.places), len(request.aggregates)
-    groups = group_by.groups([key.domain for key in request.keys])
-    decides = bool(plan_.decisions)
-    rows_ = zip(([group[place] for place in request.places] for group in groups), raw, strict=True)
-    return {
-        "request_id": request_id,
-        "keys": n,
-        "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
-        "names": _names(plan_),
-        "rows": [[*group, *plan_.texts(cell)] for group, cell in rows_],
-        **({"bars": [plan_.bars(cell) for cell in raw]} if request.bars else {}),
-        **({"decisions": plan_.outcomes(raw[0])} if decides else {}),
-        "notice": describe(
-            plan_, path=path, left=catalog.left(plan_, who), as_of=as_of, raw=raw[0] if decides else None
-        ),
-    }
-
-
-def _names(plan_: Plan) -> list[str]:
-    request = plan_.request
-    return [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates]
+    """A release as people see it."""
+    return shown(plan_, raw, request_id=request_id, path=path, as_of=as_of, left=catalog.left(plan_, who))
