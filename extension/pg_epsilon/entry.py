@@ -149,6 +149,8 @@ def _plan(request: Any) -> dict[str, Any]:
         _check_not_frozen(policy)
     paid = path == "direct"
     info["charge"] = {"worst": plan_.charge_text() if paid else {}, "best": plan_.best_text() if paid else {}}
+    if plan_.decisions:
+        info["decide"] = [row for one in plan_.decisions for row in one.alternatives()]
     return {**info, "request": plan_.request.canonical()}
 
 

@@ -220,7 +220,7 @@ def describe(
         ],
     }
     if plan.decisions:
-        info["decide"] = [plan.decisions[place].public() for place in plan.places]
+        info["decisions"] = [plan.decisions[place].public() for place in plan.places]
     info["text"] = "; ".join([notice_text(info), *(plan.sentences(raw) if raw is not None else ())])
     return info
 

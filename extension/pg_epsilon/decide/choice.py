@@ -139,6 +139,7 @@ def _decision(
         plain(share.amount),
         case.step,
         whole and aggregate.function != "avg",
+        facts,
         warning,
     )
     return Choice(decision, statistics, why=_why(request, name, facts), warnings=(warning,) if warning else ())

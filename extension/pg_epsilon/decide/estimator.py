@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.decide.planner import Facts, table
 from pg_epsilon.decide.question import FALLBACK, REPORT, Interval, Question
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, Estimator, digits_of, text
 from pg_epsilon.mechanisms.group_by import Measure
@@ -154,7 +155,7 @@ class Decision:
     """One aggregate's decision, as an estimator: `present` is the answer that should be used.
 
     name: of the mechanism, as in the paper. extension: it is not the paper's. cost: the decision's share of the
-    budget, as text. step, whole: how answers are written. warning: from public values only (dp-pqd.md §9).
+    budget, as text. step, whole: how answers are written. facts: what a planner knows. warning: from public values only (dp-pqd.md §9).
     """
 
     decided: Decided
@@ -165,6 +166,7 @@ class Decision:
     cost: str
     step: Fraction
     whole: bool
+    facts: Facts
     warning: str | None = None
 
     @property
@@ -220,6 +222,10 @@ class Decision:
             "high": exact_text(self.interval.high),
             "warning": self.warning,
         }
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Every decider of this question, with the least tau it tells apart (dp.dp_decide_plan)."""
+        return table(self.facts)
 
     def sentence(self, raw: Sequence[int]) -> str:
         """For a NOTICE."""
