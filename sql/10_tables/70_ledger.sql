@@ -17,5 +17,6 @@ CREATE TABLE dp.ledger (
   data_version   bigint
 );
 COMMENT ON TABLE dp.ledger IS 'Append-only: every charge, committed before its answer was computed. charge is in the mechanism''s native form, epsilon/delta/rdp are what was added to the accounts in scope.';
+CREATE INDEX ledger_declassified ON dp.ledger (dataset) WHERE kind = 'declassified';
 SELECT pg_catalog.pg_extension_config_dump('dp.ledger', '');
 SELECT pg_catalog.pg_extension_config_dump(pg_catalog.pg_get_serial_sequence('dp.ledger', 'seq')::regclass, '');

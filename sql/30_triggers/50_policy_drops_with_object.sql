@@ -22,8 +22,12 @@ BEGIN
        a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),
        b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
        c AS (DELETE FROM dp.relation_policy p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
+       -- synthetic rows whose relation is gone are not shown on as if they were an ordinary public table
+       e AS (DELETE FROM dp.publication p USING gone g, dp.synthetic s WHERE s.relation = g.objid AND g.objsubid = 0 AND p.relation = s.synthetic
+             AND NOT EXISTS (SELECT FROM gone o WHERE o.objid = s.synthetic AND o.objsubid = 0) RETURNING 1),
+       f AS (DELETE FROM dp.synthetic s USING gone g WHERE g.objid IN (s.synthetic, s.relation) AND g.objsubid = 0 RETURNING 1),
        d AS (DELETE FROM dp.relation_identity p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0)
-  SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) INTO changed;
+  SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) + (SELECT count(*) FROM e) + (SELECT count(*) FROM f) INTO changed;
   IF changed > 0 THEN
     PERFORM dp._bump_policy();
   END IF;

@@ -20,6 +20,9 @@ BEGIN
   IF EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _protect.relation) THEN
     RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('%s is already protected', relation), HINT = 'CALL dp.unprotect(relation) first; its accounts stay.';
   END IF;
+  IF EXISTS (SELECT FROM dp.synthetic s WHERE s.synthetic = _protect.relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is registered as a synthetic table', relation), HINT = 'Its rows are public. CALL dp.unregister_synthetic(synthetic) first, if they should be no longer.';
+  END IF;
   IF EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is a partition or an inheritance child', relation), HINT = 'Protect its parent.';
   END IF;

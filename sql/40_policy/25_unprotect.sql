@@ -10,6 +10,6 @@ BEGIN
   END IF;
   PERFORM dp._bump_policy();
 END $$;
-COMMENT ON PROCEDURE dp.unprotect(regclass) IS 'Withdraws a relation from analysts. Its accounts, ledger rows and releases stay; protecting it again continues them.';
+COMMENT ON PROCEDURE dp.unprotect(regclass) IS 'Withdraws a relation from analysts. Its accounts, ledger rows and releases stay; protecting it again continues them, and its synthetic copies.';
 REVOKE ALL ON PROCEDURE dp.unprotect(regclass) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.unprotect(regclass) TO dp_admin;

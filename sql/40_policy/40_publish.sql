@@ -60,6 +60,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.unpublish');
+  IF EXISTS (SELECT FROM dp.synthetic s WHERE s.synthetic = _unpublish.relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is registered as a synthetic table', relation), HINT = 'CALL dp.unregister_synthetic(synthetic): that hides it too.';
+  END IF;
   DELETE FROM dp.publication p WHERE p.relation = _unpublish.relation;
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not published', relation), HINT = 'Nothing to do.';

@@ -98,6 +98,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM protected p JOIN pg_attribute a ON a.attrelid = p.relation AND a.attnum > 0 AND NOT a.attisdropped
   WHERE NOT EXISTS (SELECT FROM dp.column_policy c WHERE c.relation = p.relation AND c.attnum = a.attnum)
   UNION ALL
+  SELECT 'error', s.synthetic::text, f.problem, f.hint
+  FROM dp.synthetic s CROSS JOIN LATERAL (SELECT * FROM dp._synthetic_flaws(s.relation, s.synthetic, s.columns, s.weight)
+                                          UNION ALL SELECT * FROM dp._synthetic_hidden(s.synthetic)) f
+  UNION ALL
+  SELECT 'warning', s.synthetic::text, format('the (%s, %s) guarantee of this synthetic table has no proof on record', trim_scale(s.epsilon), trim_scale(s.delta)),
+         format('Drop it if nobody can name one: CALL dp.unregister_synthetic(%L); a proof is recorded as the argument proof of dp.register_synthetic', s.synthetic)
+  FROM dp.synthetic s WHERE s.provenance = 'dp' AND COALESCE(s.proof, '') = ''
+  UNION ALL
+  SELECT 'notice', s.synthetic::text, format('it is declassified: what it shows of rows of %s is outside the guarantee', s.relation), 'dp.budget says so in relative_to, for ever.'
+  FROM dp.synthetic s WHERE s.provenance = 'declassified'
+  UNION ALL
   SELECT 'warning', p.relation::text, 'it is protected but not published', format('CALL dp.publish(%L)', p.relation)
   FROM protected p WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = p.relation)
   UNION ALL

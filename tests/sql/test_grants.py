@@ -14,6 +14,8 @@ INVOKERS = {
     "protect": "only the owner can GRANT SELECT to dp_owner and make the trigger on the partition key",
     "publish": "only the owner can GRANT SELECT to dp_reader",
     "unpublish": "only the owner can REVOKE it",
+    "register_synthetic": "only the owner can GRANT SELECT to dp_reader and dp_owner",
+    "unregister_synthetic": "only the owner can REVOKE it",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
 }
