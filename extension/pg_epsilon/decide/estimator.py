@@ -155,7 +155,8 @@ class Decision:
     """One aggregate's decision, as an estimator: `present` is the answer that should be used.
 
     name: of the mechanism, as in the paper. extension: it is not the paper's. cost: the decision's share of the
-    budget, as text. step, whole: how answers are written. facts: what a planner knows. warning: from public values only (dp-pqd.md §9).
+    budget, as text. step, whole: how answers are written. facts: what a planner knows; warning: what it says of them
+    (dp-pqd.md §9).
     """
 
     decided: Decided
