@@ -254,14 +254,26 @@ def _unbounded_laplace(scale: Fraction) -> int:
     t, s = scale.numerator, scale.denominator
     while True:
         u = secrets.randbelow(t)
-        if not _bernoulli_scaled(Fraction(u, t), 0):
+        if not _bernoulli_exp(u, t):
             continue
         v = 0
-        while _bernoulli_scaled(Fraction(1), 0):
+        while _bernoulli_exp(1, 1):
             v += 1
         magnitude, minus = (u + t * v) // s, secrets.randbits(1)
         if magnitude or not minus:
             return -magnitude if minus else magnitude
+
+
+def _bernoulli_exp(u: int, t: int) -> bool:
+    """True with probability exactly e^(-u/t), for 0 <= u <= t, t > 0; by von Neumann, in integers.
+
+    Proof. With x = u/t, the k-th trial succeeds with probability x/k, so the first k all do with x^k / k!. The first
+    failure is at an odd k with probability 1 - x + x^2/2! - x^3/3! + … = e^-x.
+    """
+    k = 1
+    while secrets.randbelow(t * k) < u:
+        k += 1
+    return k % 2 == 1
 
 
 def _scaled(gap: Fraction, halvings: int, digits: int) -> Fraction:
