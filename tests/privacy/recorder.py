@@ -83,6 +83,27 @@ class Recorder:
         ]
         return max(0, *noisy)
 
+    def first_above(
+        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+    ) -> int | None:
+        """Noted as the index that it returns, -1 for None: the whole run is one output (composition.md §13)."""
+
+        def draw() -> list[int]:
+            index = self._real.first_above(
+                gaps,
+                sensitivity=sensitivity,
+                threshold_epsilon=threshold_epsilon,
+                query_epsilon=query_epsilon,
+                label=label,
+            )
+            return [-1 if index is None else index]
+
+        cost = Fraction(threshold_epsilon) + Fraction(query_epsilon)
+        scale = float(Fraction(sensitivity) / Fraction(threshold_epsilon))
+        index = self._note("first_above", label, gaps, sensitivity, cost, scale, draw)[0]
+        self.draws[-1]["query_scale"] = float(Fraction(sensitivity) / Fraction(query_epsilon)).hex()
+        return None if index < 0 else index
+
     def _note(
         self,
         kind: str,
@@ -99,7 +120,7 @@ class Recorder:
             output = self._frozen[self._count]
         else:
             output = [0]
-        cells = 1 if kind == "select" else len(exact)
+        cells = 1 if kind in ("select", "first_above") else len(exact)
         output = (output + [0] * cells)[:cells]
         self._count += 1
         self.draws.append(

@@ -31,11 +31,13 @@ from typing import Any
 
 import psycopg
 
+from fix_decide_oracles import run_law
 from fix_privacy import tap
 from privacy.neighbours import Account, Neighbour
 
 Connection = psycopg.Connection[Any]
 Question = tuple[str, str, str]
+RUN_ERROR = 1e-9  # of a run's log-probability, which is a numeric integral
 TOLERANCE = 1e-9  # of the Rényi curves, which are computed in doubles here and rounded up in the ledger
 
 
@@ -246,7 +248,7 @@ def _public(draw: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Loss:
-    """Realised loss of one draw: pure epsilon (Laplace, selection) or rho (Gaussian); exact.
+    """Realised loss of one draw: pure epsilon (Laplace, selection, AboveThreshold) or rho (Gaussian); exact.
 
     ranged: a selection, whose log-odds move by epsilon at most: a epsilon²/8 at order a (composition.md §4, row 3).
     """
@@ -261,13 +263,16 @@ class Loss:
 
 
 def loss_of(one: Mapping[str, Any], two: Mapping[str, Any]) -> Loss:
-    """Laplace: sum of |change| / scale. Gaussian: sum of change² / 2 sigma². Selection: |ln of the odds' ratio|."""
+    """Laplace: sum of |change| / scale. Gaussian: sum of change² / 2 sigma². Else |ln of the output's odds' ratio|."""
     scale = Fraction(float.fromhex(one["scale"]))
     changes = [Fraction(a) - Fraction(b) for a, b in zip(one["exact"], two["exact"], strict=True)]
     if one["kind"] == "gaussian":
         return Loss(rho=sum((c * c for c in changes), Fraction(0)) / (2 * scale * scale))
     if one["kind"] == "laplace":
         return Loss(epsilon=sum((abs(c) for c in changes), Fraction(0)) / scale)
+    if one["kind"] == "first_above":
+        first, second = (_log_of_run(draw, one["output"][0]) for draw in (one, two))
+        return Loss(epsilon=Fraction(max(0.0, abs(first - second) - RUN_ERROR)))
     logs = [_log_probability(draw, one["output"][0], float(scale)) for draw in (one, two)]
     return Loss(epsilon=Fraction(abs(logs[0] - logs[1])), ranged=True)
 
@@ -278,9 +283,23 @@ def _log_probability(draw: Mapping[str, Any], pick: int, scale: float) -> float:
     return scores[pick] - top - math.log(sum(math.exp(score - top) for score in scores))
 
 
+def _log_of_run(draw: Mapping[str, Any], index: int) -> float:
+    """ln of the probability that AboveThreshold returns this index (-1: none), on the integer lattice."""
+    gaps, scales = [Fraction(gap) for gap in draw["exact"]], [draw["scale"], draw["query_scale"]]
+    threshold, query = map(float.fromhex, scales)
+    return run_law(gaps, None if index < 0 else index, threshold, query, lattice=True)
+
+
 def _sensitivity(one: Mapping[str, Any], two: Mapping[str, Any]) -> Fraction:
-    """What the draw's vectors differ by, in the norm in which its sensitivity was declared."""
-    changes = [abs(Fraction(a) - Fraction(b)) for a, b in zip(one["exact"], two["exact"], strict=True)]
+    """What the draw's vectors differ by, in the norm in which its sensitivity was declared.
+
+    The gaps of AboveThreshold must all move in one direction, or its proof does not hold: else that counts as anything.
+    """
+    signed = [Fraction(a) - Fraction(b) for a, b in zip(one["exact"], two["exact"], strict=True)]
+    changes = [abs(c) for c in signed]
+    if one["kind"] == "first_above":
+        mixed = min(signed, default=Fraction(0)) < 0 < max(signed, default=Fraction(0))
+        return sum(changes, Fraction(one["declared"])) if mixed else max(changes, default=Fraction(0))
     if one["kind"] == "gaussian":
         return sum((c * c for c in changes), Fraction(0))
     return max(changes, default=Fraction(0)) if one["kind"] == "select" else sum(changes, Fraction(0))

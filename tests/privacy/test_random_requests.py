@@ -188,6 +188,14 @@ class Tape:
             self.laplace([exact(j, None) or 0], l1_sensitivity=level.sensitivity, epsilon=share, label=label)
         return 0
 
+    def first_above(
+        self, gaps: Sequence[int], *, sensitivity: Any, threshold_epsilon: Any, query_epsilon: Any, label: str
+    ) -> int | None:
+        """Noted as a whole; its loss is not computed here (tests/privacy/replay.py does)."""
+        scale = Fraction(sensitivity) / (Fraction(threshold_epsilon) + Fraction(query_epsilon))
+        self.draws.append(("first_above", list(map(Fraction, gaps)), Fraction(sensitivity), scale))
+        return None
+
 
 def drawn(conn: psycopg.Connection[Any], plan: Any, change: Callable[[str], str]) -> Tape:
     tape, keys = Tape(), plan.request.keys
