@@ -19,7 +19,7 @@ from fractions import Fraction
 from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
-from pg_epsilon.choice_values import average, quantile, spread
+from pg_epsilon.choice_values import average, bound, quantile, spread
 from pg_epsilon.decide.choice import choose as decisions
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
@@ -255,4 +255,5 @@ _BUILDERS: Mapping[str, Callable[[Facts, Aggregate, Share], Choice]] = {
     "stddev_samp": spread,
     "stddev_pop": spread,
     "quantile": quantile,
+    "bound": bound,
 }
