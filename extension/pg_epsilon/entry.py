@@ -286,7 +286,7 @@ def _compile(document: Any) -> Plan:
         clock=time.time(),
         copies=catalog,
     )
-    if request.decide is not None:
+    if request.decide is not None and request.aggregates and not request.keys:
         request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
     return make_plan(request)
 

@@ -221,7 +221,7 @@ def describe(
     }
     if plan.decisions:
         info["decisions"] = [plan.decisions[place].public() for place in plan.places]
-    info["text"] = "; ".join([notice_text(info), *(plan.sentences(raw) if raw is not None else ())])
+    info["text"] = notice_text(info, plan.sentences(raw) if raw is not None else ())
     return info
 
 
@@ -233,7 +233,7 @@ def scope_text(scope: Scope) -> str:
     return f"{len(scope.leaves)} partitions of {scope.relation}"
 
 
-def notice_text(info: dict[str, Any]) -> str:
+def notice_text(info: dict[str, Any], decisions: Sequence[str] = ()) -> str:
     """One line for a NOTICE."""
     cost = ", ".join(f"{name} {value} charged" for name, value in info["charge"].items()) or "free"
     text = f"dp: {info['path']}, {info['mechanism']}, {cost}"
@@ -241,4 +241,4 @@ def notice_text(info: dict[str, Any]) -> str:
         text += f", ±{info['margin']} at {info['confidence']}"
     for name, value in info["left"].items():
         text += f", {name} {value} left"
-    return "; ".join([f"{text}, as of {info['as_of']}", *info["warnings"]])
+    return "; ".join([f"{text}, as of {info['as_of']}", *decisions, *info["warnings"]])
