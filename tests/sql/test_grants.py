@@ -30,6 +30,9 @@ CALLS = {
     "dp_variance",
     "dp_stddev",
     "dp_estimate",
+    "dp_decide",
+    "dp_decide_detail",
+    "dp_bound",
 }
 DRAWS = {"_charge", "_answer", "dp_query", *CALLS}
 ANALYSTS = {
@@ -39,6 +42,9 @@ ANALYSTS = {
     "joins_ref",
     "budget_ref",
     "dp_plan",
+    "dp_decide_plan",
+    "dp_decide_plan_request",
+    "dp_decide_plan_result",
     "dp_budget_left",
     "dp_low",
     "dp_high",
