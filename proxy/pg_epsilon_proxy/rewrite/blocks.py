@@ -133,7 +133,7 @@ class QueryBlock:
 class CallBlock:
     """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)`, for the facade; sql: text.
 
-    free: the call is dp_plan, which asks for the public facts of its request and charges nothing. asked: our own query
+    free: a dry run, which asks for the public facts of its request and charges nothing. asked: our own query
     for the value of a call that has no request; `evaluate` then gives its argument.
     """
 

@@ -12,7 +12,7 @@ from ..session.rewriting import BoundParams, Refusal, SessionIO
 from . import probes, refusals
 from .bars import with_bars
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
-from .explain import DOCUMENTS, call_text, lines
+from .explain import DOCUMENTS, answered_from, call_text, lines
 from .notices import notice_text, unknown, wanted, warnings_of
 from .splice import document, encode
 from .tree import sql_text
@@ -185,7 +185,9 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
             found.append((block.function, {"charge": "nothing"}))
             continue
         request = await _request(block, inputs, io)
-        found.append((call_text(request), await io.upstream.plan(request)))
+        plan = await io.upstream.plan(request)
+        dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
+        found.append((call_text(request), {**answered_from(request), **plan, **dry}))
     writer = DOCUMENTS.get(unit.explained or "")
     text = lines(found, unit.shown, 1 + len(unit.oids)) if writer is None else [writer(found, unit.shown)]
     return document([(line,) for line in text])
