@@ -37,12 +37,11 @@ BEGIN
       HINT = 'CALL dp.protect(relation, dataset) and dp.publish(relation) first: a synthetic copy shows its columns.';
   END IF;
   -- what questions can mention: published and declared. Keys of units may be missing; a generator need not make what nobody declared a domain of
-  SELECT array_agg(a.attname ORDER BY a.attnum) INTO found_columns
-  FROM pg_attribute a JOIN dp.publication b ON b.relation = a.attrelid JOIN dp.relation_policy p ON p.relation = a.attrelid
-  WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND (b.columns IS NULL OR a.attname = ANY (b.columns))
-    AND (EXISTS (SELECT FROM pg_attribute s WHERE s.attrelid = synthetic AND s.attname = a.attname AND s.attnum > 0 AND NOT s.attisdropped)
-      OR provenance <> 'generated' AND EXISTS (SELECT FROM dp.column_policy c WHERE c.relation = a.attrelid AND c.attname = a.attname)
-         AND a.attname <> ALL (array_remove(ARRAY[p.unit_column, p.unit_path[1]] || p.other_units, NULL)));
+  SELECT array_agg(u.n ORDER BY u.n) INTO found_columns FROM (
+    SELECT dp._common_columns(relation, synthetic) AS n
+    UNION SELECT c.attname FROM dp.column_policy c JOIN dp.publication b ON b.relation = c.relation JOIN dp.relation_policy p ON p.relation = c.relation
+    WHERE c.relation = _record_synthetic.relation AND provenance <> 'generated' AND (b.columns IS NULL OR c.attname = ANY (b.columns))
+      AND c.attname <> ALL (array_remove(ARRAY[p.unit_column, p.unit_path[1]] || p.other_units, NULL))) u;
   IF found_columns IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s has no published column of %s', synthetic, relation), HINT = 'A synthetic copy has the columns of the relation, under the same names and types.';
   END IF;
