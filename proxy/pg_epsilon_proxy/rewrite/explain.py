@@ -188,7 +188,8 @@ def _decision(public: Mapping[str, Any]) -> list[str]:
 
 def _decider(row: Mapping[str, Any]) -> str:
     """One row of dp_decide_plan."""
-    parts = [f"  decider: {row.get('mechanism')}" + (" (recommended)" if row.get("recommended") else "")]
+    marked = ", ".join(word for word in ("recommended", "extension") if row.get(word))
+    parts = [f"  decider: {row.get('mechanism')}" + (f" ({marked})" if marked else "")]
     parts += [f"least tau {row['tau_min']}"] if row.get("tau_min") is not None else []
     parts += [f"epsilon needed {row['epsilon_needed']}"] if row.get("epsilon_needed") is not None else []
     return ", ".join([*parts, str(row.get("note") or "")])

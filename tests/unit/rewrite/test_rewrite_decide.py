@@ -49,7 +49,7 @@ FACTS: dict[str, Any] = {
     "warnings": ["tau 10 is below 30"],
     "decide": [
         {"mechanism": "lm", "tau_min": "30", "epsilon_needed": "0.3", "recommended": True, "note": "with the count"},
-        {"mechanism": "em", "tau_min": None, "epsilon_needed": None, "recommended": False, "note": "the bit alone"},
+        {"mechanism": "em", "tau_min": None, "epsilon_needed": None, "extension": True, "note": "the bit alone"},
     ],
     "decisions": [DECISION],
     "aggregates": [{"aggregate": "count", "mechanism": "LM_count", "why": "asked for"}],
@@ -93,7 +93,7 @@ def test_explain_says_what_is_compared_with_what() -> None:
         "    synthetic answer: 749, by public.adult_syn (public)",
         "    satisfied: strictly between 739 and 759, tau 10, at epsilon 0.1",
         "    decider: lm (recommended), least tau 30, epsilon needed 0.3, with the count",
-        "    decider: em, the bit alone",
+        "    decider: em (extension), the bit alone",
         "Then, on released values only: SELECT 1",
     ]
 
