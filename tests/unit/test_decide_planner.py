@@ -198,7 +198,7 @@ def test_em_med_stays_within_its_rank_margin(mechanism: str, fraction: Fraction)
     moved = max(fraction, 1 - fraction) if mechanism == "em_tight" else 1
     pmf = law.em_pmf(values, range(size), fraction, TENTH, "ties", moved)
     target = fraction * len(values)
-    off = [max(0, 40 * e - target, target - 40 * (e + 1)) for e in range(size)]
+    off = [max(Fraction(0), 40 * e - target, target - 40 * (e + 1)) for e in range(size)]
     assert sum(p for p, away in zip(pmf, off, strict=True) if away > margin) <= TWENTIETH
     assert margin < len(values) / 2
 
