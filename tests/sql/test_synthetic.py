@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import count, refused
+from fix_stack import Stack
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS
 
@@ -650,3 +652,39 @@ def test_a_registered_copy_is_neither_protected_nor_unpublished(world: World) ->
     with refused("DP005", "registered as a synthetic table"):
         world.boss("CALL dp.unpublish('people_syn')")
     world.boss("CALL dp.unregister_synthetic('people_syn')", "CALL dp.protect('people_syn', 'people')")
+
+
+# through the proxy ----------------------------------------------------------------------------------------------
+
+
+def soon(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 15
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return done()
+
+
+def test_analysts_read_it_through_the_proxy_while_it_is_registered(stack: Stack) -> None:
+    """Rows, free and exact; dp.published says what it is a copy of, dp.budget what the guarantee is relative to."""
+    stack.cluster.psql(
+        "CREATE TABLE people_syn AS SELECT * FROM people WHERE id <= 500;"
+        "CALL dp.register_synthetic('people', 'people_syn', 'declassified');",
+        user="boss",
+    )
+    with stack.connect("alice") as alice:
+
+        def rows() -> int | None:
+            try:
+                return int((alice.execute("SELECT count(*) FROM people_syn WHERE age >= 0").fetchone() or (-1,))[0])
+            except psycopg.Error as error:
+                assert error.sqlstate in ("42P01", "42501", "DP002", "DP006")  # until the facade has followed
+                return None
+
+        assert soon(lambda: rows() == 500)
+        ask = "SELECT DISTINCT relation, provenance FROM dp.published WHERE copy_of = 'public.people'"
+        assert alice.execute(ask).fetchall() == [("public.people_syn", "declassified")]
+        relative = "SELECT relative_to FROM dp.budget WHERE dataset = 'people'"
+        assert alice.execute(relative).fetchone() == (["public.people_syn"],)
+        stack.cluster.psql("CALL dp.unregister_synthetic('people_syn')", user="boss")
+        assert soon(lambda: rows() is None)
+        assert alice.execute(relative).fetchone() == (["public.people_syn"],)
