@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -101,6 +102,13 @@ class World:
 
     def balanced(self) -> None:
         assert self.rows("SELECT * FROM dp._ledger_mismatch()") == []
+
+
+def soon(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 15
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return done()
 
 
 @pytest.fixture
@@ -311,6 +319,30 @@ def test_questions_and_releases_share_one_cap(cluster: Cluster) -> None:
             kinds = root.execute("SELECT kind FROM dp.ledger WHERE dataset = 'shared' ORDER BY seq").fetchall()
             assert [kind for (kind,) in kinds] == ["charge", "import", "charge"]
         boss.execute("CALL dp.unregister_synthetic('shared_syn')")
+
+
+def test_two_releases_at_once_share_one_cap(cluster: Cluster) -> None:
+    """The second waits for the first to commit, and is checked against what that left."""
+    cluster.psql(
+        "CREATE TABLE raced (id int PRIMARY KEY); CREATE TABLE raced_a (id int); CREATE TABLE raced_b (id int);"
+        "CALL dp.create_dataset('raced', epsilon => 1); CALL dp.protect('raced', 'raced'); CALL dp.publish('raced');",
+        user="boss",
+    )
+    call = "CALL dp.register_synthetic('raced', %s, 'dp', epsilon => 0.6, proof => 'x')"
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = 'boss'"
+    with cluster.connect("boss", autocommit=False) as first, ThreadPoolExecutor(1) as pool, cluster.connect() as root:
+        first.execute(call, ["raced_a"])
+
+        def later() -> None:
+            with cluster.connect("boss") as second, refused("DP001", "0.4 and delta 0 are left"):
+                second.execute(call, ["raced_b"])
+
+        second = pool.submit(later)
+        assert soon(lambda: root.execute(waiting).fetchone() == (1,))
+        first.commit()
+        second.result(30)
+        first.execute("CALL dp.unregister_synthetic('raced_a')")
+        first.commit()
 
 
 def test_a_frozen_dataset_imports_nothing(world: World) -> None:
@@ -655,13 +687,6 @@ def test_a_registered_copy_is_neither_protected_nor_unpublished(world: World) ->
 
 
 # through the proxy ----------------------------------------------------------------------------------------------
-
-
-def soon(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 15
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return done()
 
 
 def test_analysts_read_it_through_the_proxy_while_it_is_registered(stack: Stack) -> None:
