@@ -25,6 +25,7 @@ from pg_epsilon.decide.bits import Bit, Form
 from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.ranks import Hist, HistOne
 from pg_epsilon.decide.sums import Bound, Sparse
+from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.noise import current
@@ -149,6 +150,28 @@ def test_shape_and_charge(measure: Measure, width: int, charge: Charge) -> None:
     answers = measure.release([[0] * width, [5] * width, [0] * width], source, "x")
     assert [len(answer) for answer in answers] == [1, 1, 1]
     assert measure.release([], source, "x") == []
+
+
+TINY = Decimal("1e-18")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Hist(HALF, 1000, TINY),
+        lambda: HistOne(Fraction(1, 3), TINY),
+        lambda: Direct(Fraction(1), Fraction(2), (0, 3), TINY),
+        lambda: Bound(LEVELS, THETA, 2 * TINY),
+        lambda: Sparse(LEVELS, Fraction(1), Fraction(2), TINY),
+        lambda: Sparse(LEVELS, Fraction(1), Fraction(2), 8 * TINY, THETA),
+    ],
+)
+def test_what_could_not_be_drawn_is_refused_when_it_is_built(build: Callable[[], Measure]) -> None:
+    """So before the charge: DP005, and no error of the noise source after it (rules R2, R5)."""
+    with pytest.raises(DPError) as refused:
+        build()
+    assert refused.value.sqlstate == "DP005"
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("parts", [2, 3, 9])

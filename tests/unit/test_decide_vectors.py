@@ -115,6 +115,28 @@ def test_hist_one_of_the_specification() -> None:
     assert printed(law.hist(*cell, HALF, Fraction(1, 4)), 2) == ".51"
 
 
+@pytest.mark.parametrize(("total", "count"), [(200, 30), (40, 4), (0, 0), (480, 30)])
+@pytest.mark.parametrize(("low", "high"), [(4, 8), (-3, 2), (14, 20), (-1, 17), (16, 20)])
+def test_the_law_of_an_average(total: int, count: int, low: int, high: int) -> None:
+    """dp-pqd.md §6.4 by 200,000 trials in numpy, fixed seed; values in 0 … 16, a clamped estimate is its end."""
+    rng = np.random.default_rng(7)
+    for sums, draw in (
+        (lambda x: law.cdf(x - total, 32), total + rng.laplace(0, 32, 200_000)),
+        (law.r2t_cdf([total] * 2, 0.5, 0.05), r2t_trials(rng, [total] * 2, 0.5)),
+    ):
+        noisy = np.maximum(count + rng.laplace(0, 2, 200_000), 1)
+        shown = np.clip(draw / noisy, 0, 16)
+        wanted = law.average(sums, count, low, high, (0, 16), 0.5)
+        assert abs(wanted - float(np.mean((low < shown) & (shown < high)))) < 0.006
+
+
+def r2t_trials(rng: Any, sums: Sequence[int], epsilon: float) -> Any:
+    levels = len(sums)
+    scales = [levels * 2**j / epsilon for j in range(1, levels + 1)]
+    noisy = [s + rng.laplace(0, b, 200_000) - b * math.log(levels / 0.05) for s, b in zip(sums, scales, strict=True)]
+    return np.maximum(0, np.max(noisy, axis=0))
+
+
 def printed(probability: float, digits: int = 4) -> str:
     return f"{probability:.{digits}f}".removeprefix("0")
 
