@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import fix_decide_oracles as law
 from fix_decide_tape import Fixed, ladder, ranks, violations
-from pg_epsilon.accounting.charges import Charge, total_pure
+from pg_epsilon.accounting.charges import Charge, total_pure, total_rdp
 from pg_epsilon.decide.averages import Direct
 from pg_epsilon.decide.bits import Bit, Form
 from pg_epsilon.decide.grain import Grained, grain_of
@@ -293,6 +293,52 @@ def test_no_row_moves_a_bit_by_more_than_epsilon(
     one, two = (laws(v, low, low + width, fraction, epsilon) for v in (values, [*values, more]))
     for name in one:
         assert loss(one[name], two[name]) <= float(epsilon) + SLACK, name
+
+
+ORDERS = tuple(map(Decimal, (2, 8, 64)))
+
+
+def measures(low: Fraction, high: Fraction, fraction: Fraction, epsilon: Decimal) -> dict[str, Measure]:
+    """The deciders of `laws`, for their charges."""
+    return {
+        **{form: Bit((low + high) / 2, (high - low) / 2, 1, epsilon, form) for form in FORMS},
+        "hist": Hist(fraction, 1, epsilon),
+        "hist_one": HistOne(fraction, epsilon),
+        "avg_direct": Direct(low, high, (0, TOP), epsilon),
+        "svt_basic": Sparse(LEVELS, low, high, epsilon),
+        "svt": Sparse(LEVELS, low, high, epsilon, THETA),
+    }
+
+
+def divergence(one: Law, two: Law, order: Decimal) -> float:
+    """The Rényi divergence of order a of one bit from another, either way: ln(sum p^a q^(1 - a)) / (a - 1)."""
+    a, found = float(order), 0.0
+    for p, q in ((one, two), (two, one)):
+        terms = [a * math.log(p(o)) + (1 - a) * math.log(q(o)) for o in (0, 1)]
+        found = max(found, max(terms) + math.log(sum(math.exp(t - max(terms)) for t in terms)))
+    return found / (a - 1)
+
+
+@FEW
+@given(values=VALUES, more=st.integers(0, TOP), low=LOWS, width=WIDTHS, fraction=FRACTIONS, epsilon=EPSILONS)
+def test_no_bit_s_divergence_exceeds_the_charge(
+    values: list[int], more: int, low: Fraction, width: Fraction, fraction: Fraction, epsilon: Decimal
+) -> None:
+    """On a Rényi dataset: the divergences of the exact laws against the charge's own curve (composition.md §4)."""
+    one, two = (laws(v, low, low + width, fraction, epsilon) for v in (values, [*values, more]))
+    for name, measure in measures(low, low + width, fraction, epsilon).items():
+        curves = total_rdp(measure.charges(), ORDERS)
+        for order, paid in zip(ORDERS, curves, strict=True):
+            assert divergence(one[name], two[name], order) <= float(paid) + SLACK, (name, order)
+
+
+def test_randomised_response_is_not_of_bounded_range() -> None:
+    """Why it is charged as pure: it attains P(epsilon, a), four times the curve of a selection at small epsilon."""
+    e = Decimal("0.1")
+    inside, outside = (lambda o, z=z: 1 / (1 + math.exp((1 - 2 * o) * z)) for z in (0.1, -0.1))
+    paid, cheaper = (Charge.of(kind, epsilon=e).rdp([Decimal(2)])[0] for kind in ("laplace", "exponential"))
+    assert math.isclose(divergence(inside, outside, Decimal(2)), float(paid), rel_tol=1e-9)
+    assert divergence(inside, outside, Decimal(2)) > 3.9 * float(cheaper)
 
 
 @FEW
