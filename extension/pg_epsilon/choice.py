@@ -28,6 +28,7 @@ from pg_epsilon.query.aggregates import COLUMN, ROWS, UNITS, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import SUM, Statistic
+from pg_epsilon.synthesis.choice import choose as synthesis
 
 
 def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, ...]:
@@ -36,6 +37,8 @@ def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, .
     DP003 for a mechanism that does not answer the aggregate, DP004 for what is not declared, DP005 for a budget that
     does not fit.
     """
+    if request.synthesize is not None:
+        return (synthesis(request, request.synthesize),)
     if not aggregates:
         return ()
     if request.decide is not None:

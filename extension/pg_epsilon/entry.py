@@ -73,7 +73,7 @@ def charge(request_id: str, who: str, request: str) -> str:
     def pay() -> dict[str, Any]:
         document = json.loads(request)
         plan_ = _compile(document)
-        catalog.authorise(plan_.request.policy, who)
+        catalog.authorise(plan_.request, who)
         if catalog.is_closed(plan_.shape):
             raise closed()
         if not plan_.charges:
@@ -140,7 +140,7 @@ def _plan(request: Any) -> dict[str, Any]:
     who = rows("SELECT dp._who()::text AS who")[0]["who"]
     plan_ = _compile(request)
     policy = plan_.request.policy
-    catalog.authorise(policy, who)
+    catalog.authorise(plan_.request, who)
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"

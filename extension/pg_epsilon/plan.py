@@ -162,6 +162,8 @@ def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence
 
 
 def _shape(request: Request) -> str:
+    if request.synthesize is not None:
+        return "synthesize"
     functions = sorted({a.function for a in request.aggregates} - {"count"})
     return " ".join(["group by" if request.keys else "count", *functions])
 
