@@ -1,8 +1,9 @@
-"""Statements of ladders against Python on random rows: edges, zeros, NULLs, groups, conditions, blocks, no rows."""
+"""Statements of ladders and histograms against Python on random rows: edges, NULLs, groups, blocks, no rows."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from psycopg.rows import dict_row
 from fix_cluster import cluster_at_work
 from pg_epsilon.query.aggregates import ROWS
 from pg_epsilon.query.request import Request
-from pg_epsilon.query.statistics import PREFIX, SUM, Statistic, collect, statement
+from pg_epsilon.query.statistics import HISTOGRAM, PREFIX, SUM, Statistic, collect, statement
 from unit.policies import asked, row_policy, user_policy
 
 # `age` is the value; people.day is what conditions are on. The values here are lattice integers already.
@@ -39,10 +40,18 @@ def fill(conn: psycopg.Connection[Any], rows: Sequence[Row]) -> None:
 
 def answers(
     conn: psycopg.Connection[Any], request: Request, statistics: Sequence[Statistic]
-) -> dict[tuple[str | None, ...], list[int]]:
+) -> dict[tuple[str | None, ...], list[Any]]:
     with conn.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement(request, statistics).encode()).fetchall()
     return collect(rows, len(request.keys), statistics)
+
+
+def explained(conn: psycopg.Connection[Any], statistic: Statistic) -> str:
+    conn.execute("ANALYZE people")
+    text = statement(asked(row_policy()), [statistic])
+    with conn.transaction():
+        conn.execute("SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0")
+        return "\n".join(line for (line,) in conn.execute(f"EXPLAIN {text}".encode()))
 
 
 def expected(rows: Sequence[Row], statistic: Statistic) -> list[int]:
@@ -114,6 +123,38 @@ def test_ladders_are_exact(conn: psycopg.Connection[Any], seed: int) -> None:
     assert found == {}
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_histograms_are_exact(conn: psycopg.Connection[Any], seed: int) -> None:
+    """One or two among counts and sums, each under its own condition. Deterministic."""
+    rng = random.Random(seed)
+    kinds = [HISTOGRAM, *rng.choices([HISTOGRAM, SUM, ROWS], k=rng.choice([0, 0, 1, 2]))]
+    rng.shuffle(kinds)
+    statistics = [Statistic(of, None if of == ROWS else WIDE, rng.choice([LATE, None])) for of in kinds]
+    rows: list[Row] = [
+        (rng.choice([-3, -1, 0, 1, 2, None]), rng.choice(["f", "m", "x", None]), rng.random() < 0.5)
+        for _ in range(rng.choice([0, 1, 40]))
+    ]
+    fill(conn, rows)
+    members: dict[str, Any] = {"keys": ["sex"]} if rng.random() < 0.5 else {}
+    found = answers(conn, asked(row_policy(), **members), statistics)
+    for group in {(sex,) for _, sex, _ in rows if sex in ("f", "m", None)} if members else {()}:
+        own = [row for row in rows if not members or (row[1],) == group]
+        for s, value in zip(statistics, found.pop(group), strict=True):
+            kept = [v for v, _, late in own if v is not None and (late or s.condition is None)]
+            if s.of == HISTOGRAM:
+                assert sorted(value) == sorted(Counter(kept).items())
+            else:
+                assert value == expected(own, s)[0]
+    assert found == {}
+
+
+def test_a_histogram_is_one_parallel_scan(conn: psycopg.Connection[Any]) -> None:
+    fill(conn, [(i % 50, "f", True) for i in range(20_000)])
+    plan = explained(conn, Statistic(HISTOGRAM, WIDE))
+    assert plan.count("Scan on people") == 1
+    assert "Parallel Seq Scan on people" in plan
+
+
 @pytest.mark.parametrize("of", [PREFIX, SUM])
 def test_powers_of_two_are_on_their_own_level(conn: psycopg.Connection[Any], of: str) -> None:
     """2 is on level 1, 3 and 4 on level 2, 16 on level 4 (dp-pqd.md §2.6), up to 2^53."""
@@ -128,12 +169,8 @@ def test_powers_of_two_are_on_their_own_level(conn: psycopg.Connection[Any], of:
 def test_a_ladder_is_one_parallel_scan(conn: psycopg.Connection[Any], drop: bool, count: int) -> None:
     """Of either form; workers reduce rows to at most a bucket each before they send anything."""
     fill(conn, [(i, "f", True) for i in range(20_000)])
-    conn.execute("ANALYZE people")
-    statistic = Statistic(SUM, SMALL, levels=(tuple(2**j for j in range(1, count)),), drop=drop)
-    text = statement(asked(row_policy()), [statistic])
-    with conn.transaction():
-        conn.execute("SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0")
-        plan = "\n".join(line for (line,) in conn.execute(f"EXPLAIN {text}".encode()))
+    levels = tuple(2**j for j in range(1, count))
+    plan = explained(conn, Statistic(SUM, SMALL, levels=(levels,), drop=drop))
     assert plan.count("Scan on people") == 1
     assert "Parallel Seq Scan on people" in plan
     assert plan.index("Partial") > plan.index("Gather")

@@ -237,32 +237,43 @@ def _capped(request: Request, statistics: Sequence[Statistic]) -> str:
 
 def _with_histograms(request: Request, statistics: Sequence[Statistic]) -> str:
     """One scan for integers and histograms: a grouping set of the keys, and one of keys and points for each."""
-    source, names = request.source, _names(request)
+    names = _names(request)
     points = [i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM]
-    if source.has_user_units:
-        rows = _capped(request, statistics)
+    columns = [f"{_over_flagged(i, s)} AS a{i}" for i, s in enumerate(statistics, 1)]
+    rows = _capped(request, statistics) if request.source.has_user_units else _flagged(request, statistics)
+    if request.source.has_user_units or len(points) > 1:
+        # OFFSET 0: PostgreSQL before 18 takes equal expressions of a flattened sub-query for one grouping column
+        source = f"(SELECT * FROM {rows} OFFSET 0) AS z"
     else:
-        columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
-        for i, s in enumerate(statistics, 1):
-            columns.append(f"{_flag(s)} AS f{i}")
-            columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
-        inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
-        rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
-    outer = list(names)
-    for number, (i, s) in enumerate(enumerate(statistics, 1), 1):
-        if s.of == UNITS:
-            sql = f"count(DISTINCT u) FILTER (WHERE f{i})"
-        elif s.of == SUM:
-            sql = f"coalesce(sum(v{i}) FILTER (WHERE f{i}), 0)"
-        else:
-            sql = f"count(*) FILTER (WHERE f{i})"
-        outer.append(f"{sql} AS a{number}")
+        # no grouping set is computed by several processes: they reduce rows to keys and points before
+        by = [*names, f"v{points[0]}"]
+        source = f"(SELECT {', '.join([*by, *columns])} FROM {rows} GROUP BY {', '.join(by)}) AS z"
+        columns = [f"coalesce(sum(a{i}), 0) AS a{i}" for i in range(1, len(statistics) + 1)]
     arms = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN {i}" for i in points)
     values = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN v{i}" for i in points)
-    outer += [f"CASE {arms} ELSE 0 END AS h", f"CASE {values} END AS x"]
+    outer = [*names, *columns, f"CASE {arms} ELSE 0 END AS h", f"CASE {values} END AS x"]
     sets = ", ".join([f"({', '.join(names)})", *(f"({', '.join([*names, f'v{i}'])})" for i in points)])
-    # OFFSET 0: PostgreSQL before 18 takes equal expressions of a flattened sub-query for one grouping column
-    return f"SELECT {', '.join(outer)} FROM (SELECT * FROM {rows} OFFSET 0) AS z GROUP BY GROUPING SETS ({sets})"
+    return f"SELECT {', '.join(outer)} FROM {source} GROUP BY GROUPING SETS ({sets})"
+
+
+def _flagged(request: Request, statistics: Sequence[Statistic]) -> str:
+    """The rows of row units: keys, flags f1.. and integers v1..; of the declared groups."""
+    source, names = request.source, _names(request)
+    columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
+    for i, s in enumerate(statistics, 1):
+        columns.append(f"{_flag(s)} AS f{i}")
+        columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
+    inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+    return f"({ONCE} SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
+
+
+def _over_flagged(i: int, statistic: Statistic) -> str:
+    """The integer of one statistic, from flags and integers of rows."""
+    if statistic.of == UNITS:
+        return f"count(DISTINCT u) FILTER (WHERE f{i})"
+    if statistic.of == SUM:
+        return f"coalesce(sum(v{i}) FILTER (WHERE f{i}), 0)"
+    return f"count(*) FILTER (WHERE f{i})"
 
 
 def _flag(statistic: Statistic) -> str:
