@@ -693,6 +693,45 @@ def test_accounts_do_not_move_and_curves_do_not_bend_down(cluster: Cluster, alic
         root.execute("UPDATE dp.account SET spent_epsilon = spent_epsilon + 1, spent_delta = 0.5")
 
 
+MANY = """
+CREATE TEMP TABLE scope AS SELECT jsonb_build_object('node', 'leaf', 'relation', 'public.days', 'leaves', jsonb_agg(x)) AS s
+  FROM (SELECT 'l' || i AS x FROM generate_series(1, 10000) i) x;
+INSERT INTO dp.account (dataset, role, node, relation_key, leaf_key, spent_epsilon)
+  SELECT 'days', r, 'leaf', 'public.days', 'l' || i, 2 FROM generate_series(1, 10000) i, unnest('{"",alice}'::name[]) r;
+INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, scope, policy_version)
+  SELECT gen_random_uuid(), 'alice', 'days', 'charge', 'many', 'x', '[{"a": 1}, {"b": 2}]', 2, 0, s, 1 FROM scope;
+INSERT INTO dp.release (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)
+  SELECT request_id, 'k', 'days', 'x', 1, 'x', '{}' FROM dp.ledger WHERE call = 'many';
+INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, scope, request, policy_version)
+  SELECT gen_random_uuid(), who, dataset, 'return', 'x', 'x', '[{"b": 2}]', -1, 0, scope,
+    jsonb_build_object('of', request_id), 1 FROM dp.ledger WHERE call = 'many';
+"""  # noqa: E501
+LEAVES = "UPDATE dp.account SET spent_epsilon = 1 WHERE leaf_key LIKE 'l%%' AND role = %s"
+
+
+def test_ten_thousand_leaves_take_a_second(cluster: Cluster) -> None:
+    """Others wait for the root meanwhile. A plan that was made for one account must not be kept for all of them."""
+    with undone(cluster) as root:
+        root.execute("SET LOCAL statement_timeout = '30s'")
+        root.execute("UPDATE dp.account SET spent_epsilon = spent_epsilon + 1 WHERE dataset = 'days' AND node = 'root'")
+        root.execute(MANY)
+        for role in ("", "alice"):
+            root.execute(LEAVES, [role])
+        assert root.execute(
+            "SELECT count(*) FROM dp.returned d JOIN dp.ledger l USING (request_id) WHERE l.call = 'x'"
+        ).fetchone() == (2,)
+        with refused("42501", NEVER):
+            root.execute("UPDATE dp.account SET spent_epsilon = 0 WHERE leaf_key = 'l77'")
+
+
+def test_a_tree_gives_back_whole(cluster: Cluster) -> None:
+    """All accounts of the charge together, or none."""
+    with undone(cluster) as root:
+        root.execute(MANY)
+        with refused("42501", NEVER):
+            root.execute("UPDATE dp.account SET spent_epsilon = 1 WHERE leaf_key LIKE 'l%' AND leaf_key <> 'l5'")
+
+
 # the plan ---------------------------------------------------------------------------------------------------------
 
 PLAN = "SELECT * FROM dp.dp_decide_plan"
