@@ -765,6 +765,16 @@ def test_a_plan_of_a_sum_needs_a_guess_for_truncations(alice: Connection) -> Non
     assert guessed["lm"] == {**bare["lm"], "recommended": False}
 
 
+def test_a_plan_may_leave_out_the_bound(alice: Connection) -> None:
+    """Then epsilon is that of 5 percent; the least tau is of the epsilon alone."""
+    query = "SELECT count(*) FROM {table} WHERE age > 30"
+    bare, five = plan(alice, query, epsilon=0.1), plan(alice, query, tau_percent=5, epsilon=0.1)
+    assert bare == five
+    assert bare["lm"]["tau_min"] == plan(alice, query, tau=1, epsilon=0.1)["lm"]["tau_min"]
+    with refused("DP005", "how much"):
+        plan(alice, query, tau=10)
+
+
 def test_a_plan_shows_what_can_be_asked(alice: Connection) -> None:
     assert set(plan(alice, "SELECT sum(change) FROM {table}", tau=5, epsilon=1)) == {"lm", "r2t_split"}
     assert set(plan(alice, "SELECT sum(price) FROM {table}", "orders_syn", tau=5, epsilon=1)) == {"lm", "r2t"}

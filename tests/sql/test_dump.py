@@ -21,7 +21,7 @@ from fix_cluster import PEOPLE, PRIVATE, ROLES, SHOP, Cluster, cluster_at_work, 
 from fix_ledger import balanced, count, no_charge, one, refused, spent
 
 KEPT = ["dataset", "relation_policy", "protection", "column_policy", "publication", "role_allotment", "account"]
-KEPT += ["synthetic", "ledger", "release", "ledger_export", "closed_shape"]
+KEPT += ["synthetic", "ledger", "returned", "release", "ledger_export", "closed_shape"]
 OVER_30 = "SELECT dp.dp_query(dp.dp_count_request('people', 'age > 30'))"
 ANSWERED: dict[str, Any] = {}
 
