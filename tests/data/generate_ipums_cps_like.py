@@ -16,8 +16,7 @@ DPXPlain authors print them for their 1,146,552 records (CPS ASEC 2011-2019,
      are raked until each value's mean income is near the real one.
 
 So one-way counts and means are close to the paper's; two-way and higher tables
-are only as good as the pairs in step 1.  The README beside this file compares
-some of them with the true answers that the papers print.
+are only as good as the pairs in step 1.
 
   --variant dpxplain  1,146,552 records, 0 < inctot < 200,000  (8 attributes)
   --variant pqd       1,340,703 records, 0 <= inctot <= 500,000, with workly:
