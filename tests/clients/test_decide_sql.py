@@ -213,6 +213,24 @@ def test_bars_of_a_synthetic_answer_are_unknown(alice: Connection) -> None:
     assert one(alice, sql) == (1980, None, None, None)
 
 
+@pytest.mark.parametrize("prepare", [False, True])
+def test_a_decision_is_a_column_for_programs_that_hear_no_notice(
+    stack: Stack, alice: Connection, prepare: bool
+) -> None:
+    """Free: it was released with the answer. NULL where nothing is decided."""
+    sql = "SELECT count(*) AS n, dp_decision(count(*)) FROM adult"
+    assert one(alice, sql, prepare=prepare) == (2000, None)
+    ask(alice)
+    one(alice, "SELECT count(*) FROM adult")
+    before = spent(stack)
+    assert one(alice, sql, prepare=prepare) == (1980, True)
+    assert types(alice, sql)[1] == ("dp_decision", 16)
+    rows = alice.execute("SELECT count(*) FROM adult HAVING NOT dp_decision(count(*))").fetchall()
+    assert rows == [] and spent(stack) == before
+    ask(alice, "adult_far")
+    assert one(alice, f"{sql} ORDER BY dp_decision(count(*))", prepare=prepare) == (500, False)
+
+
 # -- the settings of a session -----------------------------------------------------------------------------------------
 
 PRIVATE, COPY, FAR = 2000, 1980, 500

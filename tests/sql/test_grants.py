@@ -49,6 +49,7 @@ ANALYSTS = {
     "dp_low",
     "dp_high",
     "dp_stderr",
+    "dp_decision",
     "_budget",
     "_spending",
     "_published",

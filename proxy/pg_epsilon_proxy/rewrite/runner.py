@@ -140,7 +140,7 @@ async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs
     if isinstance(block, QueryBlock):
         check_width(block, rows)
         if block.bars:
-            rows = with_bars(block.bars, block.types, rows, answer.get("bars"))
+            rows = with_bars(block.bars, block.types, rows, answer.get("bars"), answer.get("decisions"))
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
     return document(rows) if isinstance(block, QueryBlock) else encode(answer)
 

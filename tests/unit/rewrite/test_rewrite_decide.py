@@ -10,6 +10,7 @@ from rewrite_fake import NAMES, FakeIO
 
 from pg_epsilon_proxy.rewrite.driver import SqlRewriter
 from pg_epsilon_proxy.rewrite.explain import answered_from, call_text, lines
+from pg_epsilon_proxy.session.rewriting import Refusal
 
 BRAIN = SqlRewriter(NAMES)
 QUERY = "SELECT count(*) FROM adult WHERE sex = 'f'"
@@ -127,3 +128,26 @@ async def test_settings_of_a_session_reach_every_block() -> None:
         assert plan is not None
         await plan.run(None, io)
         assert io.upstream.requests[-1]["settings"]["dp.synthetic"] == setting
+
+
+async def test_a_decision_is_a_column_of_a_program() -> None:
+    """NULL where the session has no synthetic table: nothing was decided."""
+    for decisions, shown in ((None, None), ([{"decision": True}], "true"), ([{"decision": False}], "false")):
+        io = FakeIO()
+        io.upstream.bars, io.upstream.decisions = [[["1", "2", "3"]]], decisions
+        plan = await BRAIN.plan("SELECT count(*), dp_decision(count(*)) FROM adult", (), io, extended=False)
+        assert plan is not None
+        text = plan.splice_simple(await plan.run(None, io))
+        assert json.loads(text.split("$pge$")[1]) == [{"c1": "7", "c2": shown}]
+        assert "t(c1 bigint, c2 boolean)" in text
+
+
+@pytest.mark.parametrize("decisions", [[], [{}], [{"decision": True}] * 2, "true", 7])
+async def test_decisions_of_another_form_are_not_shown(decisions: Any) -> None:
+    io = FakeIO()
+    io.upstream.bars, io.upstream.decisions = [[[None, None, None]]], decisions
+    plan = await BRAIN.plan("SELECT dp_decision(count(*)) FROM adult", (), io, extended=False)
+    assert plan is not None
+    with pytest.raises(Refusal) as caught:
+        await plan.run(None, io)
+    assert caught.value.sqlstate == "DP006"
