@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pg_epsilon.accounting.charges import add
 from pg_epsilon.choice_parts import Choice, Share, check_bound
 from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
@@ -14,7 +16,7 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.synthesis.ask import Layout, Synthesis
-from pg_epsilon.synthesis.marginals import Marginals, Phase, vector
+from pg_epsilon.synthesis.marginals import Marginals, Phase
 from pg_epsilon.synthesis.statement import statement
 from pg_epsilon.synthesis.variables import Variable
 
@@ -80,9 +82,8 @@ def _measure(ask: Synthesis, rows: int, budget: Share) -> Marginals:
     pairs, edges = len(ask.layout.pairs), len(ask.variables) - 1
     picks = [count for count in (min(edges, pairs), min(edges, max(pairs - edges, 0))) if count]
     weights = [_TREE, _MORE][: len(picks)]
-    whole = _ONES + sum(map(sum, weights))
+    hundredth = budget.part(_ONES + sum(map(sum, weights)))
     rho = budget.kind == "rho"
-    hundredth = budget.part(whole)
 
     def part(weight: int) -> Share:
         return Share(budget.kind, hundredth.amount * weight)
@@ -91,13 +92,16 @@ def _measure(ask: Synthesis, rows: int, budget: Share) -> Marginals:
         Phase(count, part(choice).part(count).epsilon_of_selection(), part(tables).amount, rho)
         for count, (choice, tables) in zip(picks, weights, strict=True)
     )
-    check_bound(vector(1 + len(ask.variables), rows, part(_ONES).amount, rho).l2_squared)
-    measure = Marginals(ask.layout, tuple(one.ordered for one in ask.variables), rows, part(_ONES).amount, rho, phases)
+    if any(phase.epsilon <= 0 for phase in phases):
+        raise DPError(OUT_OF_RANGE, "the budget is too small to be split", "Spend more, or name fewer columns.")
+    ones = part(_ONES).amount
+    if not rho:  # what rounding left over: the parts add up to what was asked
+        ones = budget.amount - add(p.epsilon * p.picks + p.amount for p in phases)
+    check_bound((1 + len(ask.variables)) * rows * rows)
+    measure = Marginals(ask.layout, tuple(one.ordered for one in ask.variables), rows, ones, rho, phases)
     # Scales that do not exist are refused now, before anything is charged.
     for noise in [measure.first, *(phase.noise(n, rows) for phase in phases for n in range(1, phase.picks + 1))]:
         noise.deviation()
-    if any(phase.epsilon <= 0 for phase in phases):
-        raise DPError(OUT_OF_RANGE, "the budget is too small to be split", "Spend more, or name fewer columns.")
     return measure
 
 
@@ -130,3 +134,13 @@ def read(found: dict[str, Any]) -> tuple[tuple[Variable, ...], Marginals, list[i
         Marginals(layout, ordered, found["rows_per_unit"], Decimal(found["ones"]), found["rho"], phases),
         found["raw"],
     )
+
+
+def made(synthesis: str, count: int) -> Iterator[tuple[list[int], ...]]:
+    """Rows of the table of a `document`, in chunks: see sampling.rows and dp._synthetic_rows."""
+    from pg_epsilon.synthesis import sampling  # numpy is not on the way of a count
+    from pg_epsilon.synthesis.marginals import findings
+    from pg_epsilon.synthesis.model import fitted
+
+    variables, measure, raw = read(json.loads(synthesis))
+    return sampling.rows(fitted(findings(raw, measure), measure.ordered), variables, count, raw)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pg_epsilon.synthesis.tables import Numbers, Reals, groups, on_simplex, quotient, sums, with_sums
+from pg_epsilon.synthesis.tables import Numbers, Reals, groups, on_simplex, quotient, smoothed, sums, with_sums
 
 if TYPE_CHECKING:
     from pg_epsilon.synthesis.marginals import Findings
@@ -92,7 +92,8 @@ def fitted(found: Findings, ordered: Sequence[bool]) -> Model:
     those masses. The first tables that connect what was not connected are the forest.
     """
     total = float(max(found.total, 1))
-    masses = [on_simplex(counts, total) for counts in found.ones]
+    smooth = [smoothed(counts, found.variance) if o else counts for counts, o in zip(found.ones, ordered, strict=True)]
+    masses = [on_simplex(counts, total) for counts in smooth]
     for table in found.tables:
         for i in table.pair:
             masses[i] = _weighed(masses[i], found.ones[i], found.variance, table, i, total)
