@@ -356,6 +356,27 @@ def test_what_cannot_be_decided_is_refused_with_what_to_do(
     assert count(alice) == PRIVATE
 
 
+def test_a_copy_that_changed_or_is_withdrawn_answers_nothing(stack: Stack, alice: Connection) -> None:
+    """Also what it answered before: its name means nothing any more. Its rows are public, and decided about anew."""
+    sql = "SELECT count(*) FROM visits WHERE age < 80"
+    register = "CALL dp.register_synthetic('visits', 'visits_two', provenance => 'public')"
+    stack.cluster.psql(f"CREATE TABLE visits_two AS TABLE visits_syn; {register}", user="boss")
+    ask(alice, "visits_two", "100")
+    heard = Heard(alice)
+    assert one(alice, sql) == one(alice, "SELECT count(*) FROM visits_syn WHERE age < 80")
+    stack.cluster.psql("INSERT INTO visits_two VALUES (-1, 3)", user="boss")
+    assert one(alice, sql) == one(alice, "SELECT count(*) + 1 FROM visits_syn WHERE age < 80")
+    assert ["charged" in text for text in heard] == [True, True]
+    stack.cluster.psql("ALTER TABLE visits_two ALTER COLUMN age TYPE bigint", user="boss")
+    assert refused(alice, sql).sqlstate == "DP006"
+    stack.cluster.psql("ALTER TABLE visits_two ALTER COLUMN age TYPE int", user="boss")
+    assert one(alice, sql)[0] > 200 and "free" in heard[-1]
+    stack.cluster.psql("CALL dp.unregister_synthetic('visits_two')", user="boss")
+    assert refused(alice, sql).sqlstate == "DP005"
+    stack.cluster.psql("DROP TABLE visits_two", user="boss")
+    assert refused(alice, sql).sqlstate == "DP005"
+
+
 def test_the_domain_of_a_column_needs_no_decision(alice: Connection) -> None:
     ask(alice)
     assert sorted(alice.execute("SELECT DISTINCT sex FROM adult").fetchall()) == [("f",), ("m",)]
