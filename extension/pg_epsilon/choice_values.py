@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, needs_amount, values_of
-from pg_epsilon.decide.sums import Bound
+from pg_epsilon.decide.sums import Bound, doubling
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.mechanisms.estimators import Average, Covering, Quantile, Spread
 from pg_epsilon.mechanisms.ranks import Ranks
@@ -94,7 +94,7 @@ def bound(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
         )
     if share_.kind != "epsilon":
         raise DPError(OUT_OF_RANGE, "a bound takes a budget of kind epsilon", "Ask with epsilon => 0.1.")
-    levels = tuple(2**j for j in range(1, max(1, (values.largest - 1).bit_length()) + 1))
+    levels = doubling(values.largest, values.ladder)
     measure = Bound(levels, aggregate.parameters.theta or THETA, share_.amount)
     read = Statistic(PREFIX, values.sql, aggregate.filter, levels=(levels,))
     warning = "about a share theta of the rows is at most this: it is no bound on the others"

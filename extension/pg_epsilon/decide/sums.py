@@ -18,11 +18,16 @@ from pg_epsilon.decide.grain import FINEST, grain_for
 from pg_epsilon.noise import NoiseSource
 
 
+def doubling(largest: int, unit: int) -> tuple[int, ...]:
+    """t_j = 2^j unit, j = 1 … L, L = max(1, ceil(log2(largest / unit))), by integers (dp-pqd.md §2.6)."""
+    return tuple(unit * 2**j for j in range(1, max(1, (-(-largest // unit) - 1).bit_length()) + 1))
+
+
 @dataclass(frozen=True)
 class Bound:
     """PrivateBoundDS [P]: j in 1 … L such that about a fraction theta of the rows is at most 2^j.
 
-    levels: (2, 4, …, 2^L), lattice units, public; theta in (0, 1); epsilon: the budget. Not a bound on anything: the
+    levels: `doubling`, lattice units, public; theta in (0, 1); epsilon: the budget. Not a bound on anything: the
     (1 - theta) n largest values may lie above. Reliable from about 180 / epsilon rows at theta = 0.95.
 
     Guarantee: epsilon-DP for adding or removing one row. n = c_L gets discrete Laplace noise at epsilon / 3. Given
@@ -89,7 +94,7 @@ def bound(counts: Sequence[int], how: Bound, noise: NoiseSource, label: str) -> 
 class Sparse:
     """SVT_sum [P]: 0 if some level's sum noisily reaches r, else 1 if some level's reaches l, else 0.
 
-    levels: (2, 4, …, 2^L), lattice units; low, high: l < r, the ends of the open interval, lattice units; epsilon: the
+    levels: `doubling`, lattice units; low, high: l < r, the ends of the open interval, lattice units; epsilon: the
     budget; theta: None for the basic form (all levels), else the improved one, which first chooses K by `Bound`. All
     public; K stays within.
 
@@ -147,7 +152,7 @@ def sparse(cell: Sequence[int], how: Sparse, noise: NoiseSource, label: str) -> 
     """The bit for an exact ladder; guarantee as `Sparse`."""
     count, chooser = len(how.levels), how.chooser
     kept = count if chooser is None else bound(cell[:count], chooser, noise, f"{label} bound")
-    unit = max(how.levels[-1], FINEST)
+    unit = how.levels[-1] * max(1, -(-FINEST // how.levels[-1]))
     steps = list(zip(cell[count : count + kept], how.levels, strict=False))
     index = noise.first_above(
         [(total - end) * (unit // t) for end in (math.ceil(how.high), math.floor(how.low) + 1) for total, t in steps],

@@ -158,7 +158,9 @@ class Covering:
         return "PrivateBoundDS"
 
     def present(self, raw: Sequence[int]) -> str | None:
-        return Number(Additive(1, 1), self.step, self.whole)._text(min(2 ** raw[0], self.top) * self.step)
+        return Number(Additive(1, 1), self.step, self.whole)._text(
+            min(self.measure.levels[raw[0] - 1], self.top) * self.step
+        )
 
     def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
         return UNKNOWN
