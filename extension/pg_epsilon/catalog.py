@@ -382,11 +382,16 @@ def closed() -> DPError:
 
 
 def _no_allotment(dataset: str, who: str | None = None) -> DPError:
-    role, name = (f"'{PLANNER}'", f"{PLANNER} has") if who == PLANNER else ("role", "you have")
+    if who == PLANNER:
+        return DPError(
+            PRIVILEGE,
+            f"{PLANNER}, which pays for synthetic tables, has no allotment in dataset {dataset}",
+            f"CALL dp.allot('{PLANNER}', '{dataset}', epsilon => ...)",
+        )
     return DPError(
         PRIVILEGE,
-        f"{name} no allotment in dataset {dataset}",
-        f"The administrator calls dp.allot({role}, dataset, epsilon => ...).",
+        f"you have no allotment in dataset {dataset}",
+        "The administrator calls dp.allot(role, dataset, epsilon => ...).",
     )
 
 

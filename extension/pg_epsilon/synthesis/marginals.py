@@ -119,8 +119,6 @@ def core(counts: bytes, how: Marginals, noise: NoiseSource, label: str) -> list[
 def _measured(
     exact: Any, how: Marginals, phase: Phase, raw: Sequence[int], noise: NoiseSource, label: str
 ) -> list[int]:
-    import numpy as np
-
     from pg_epsilon.synthesis.model import fitted
 
     model = fitted(found := findings(raw, how), how.ordered)
@@ -128,14 +126,12 @@ def _measured(
     groups = model.groups(least)
     done = {table.pair for table in found.tables}
     per_cell = phase.noise(phase.picks, how.rows).expected_error() * (1 if phase.picks else 0)
-    drift = [how.first.expected_error() * float(np.sqrt(np.bincount(group)).sum()) for group in groups]
     tables, scores = {}, {}
     for start, pair in zip(how.layout.twos, how.layout.pairs, strict=True):
         if pair not in done:
             tables[pair] = table = _merged(exact, how.layout, start, pair, groups)
             distance = abs(table - model.predicted(pair, groups).round()).sum()
-            expected = sum(drift[end] for end in pair) + per_cell * table.size
-            scores[pair] = int(distance) - math.ceil(expected)
+            scores[pair] = int(distance) - math.ceil(per_cell * table.size)
     picks: list[tuple[int, int]] = []
     while len(picks) < phase.picks:
         open_ = [pair for pair in tables if pair not in picks and (done or not _closes(pair, picks))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def smoothed(counts: Reals, variance: float) -> Reals:
     The cheapest dyadic partition into level pieces, by squared distance plus 2 ln k variances a piece (k cells):
     penalised least squares as in CART. Spikes stand out and stay.
     """
-    price = 2 * np.log(max(len(counts), 2)) * variance
+    price = 2 * math.log(max(len(counts), 2)) * variance
     found = counts.copy()
 
     def best(start: int, end: int) -> float:
@@ -86,18 +87,14 @@ def with_sums(table: Reals, rows: Reals, columns: Reals) -> Reals:
     """The nearest table without negative cells whose rows and columns have these sums (of one total).
 
     The dual of the projection, by blocks: each step is the exact best shift of all rows, then of all columns. What is
-    left of the gap is closed by proportional fitting, in which a row without any mass spreads as the columns do.
+    left of the gap is closed by proportional fitting, from a table that is nowhere quite empty.
     """
     down = np.zeros(len(columns))
     for _ in range(_ROUNDS):
         across = shifts(table - down, rows)
         down = shifts((table - across[:, None]).T, columns)
     found = np.maximum(table - across[:, None] - down, 0.0)
-    total = max(float(columns.sum()), 1e-12)
-    empty = (found.sum(axis=1) == 0) & (rows > 0)
-    found[empty] = np.outer(rows[empty], columns) / total
-    missing = (found.sum(axis=0) == 0) & (columns > 0)
-    found[:, missing] = np.outer(rows, columns[missing]) / total
+    found += np.outer(rows, columns) * (1e-6 / max(float(columns.sum()), 1e-12))
     for _ in range(_ROUNDS):
         found *= quotient(rows, found.sum(axis=1))[:, None]
         found *= quotient(columns, found.sum(axis=0))
