@@ -71,7 +71,7 @@ def load(cluster: Cluster) -> None:
     import generate_nyc_taxi_like as trips
 
     def ipums(rows: int, seed: int) -> Table:
-        table = people.generate("pqd", rows, seed)
+        table: Table = people.generate("pqd", rows, seed)
         return {name: table[name] for name in people.COLUMNS}
 
     def taxi(rows: int, seed: int) -> Table:
