@@ -96,7 +96,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'synthetic must name a table, with or without its schema', HINT = 'synthetic => ''adult_syn'', a name of at most 63 bytes';
   END IF;
   target := format('%I.%I', names[1], names[2]);
-  IF to_regclass(target) IS NOT NULL THEN
+  IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = names[1] AND c.relname = names[2]) THEN
     RAISE EXCEPTION USING ERRCODE = '42P07', MESSAGE = format('%s already exists', target), HINT = 'DROP it first (its release stays and is used again for nothing), or give another name: synthetic => ''...''.';
   END IF;
   IF NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = names[1] AND has_schema_privilege(n.oid, 'CREATE')) THEN

@@ -21,7 +21,7 @@ from pg_epsilon.synthesis.statement import statement
 from pg_epsilon.synthesis.variables import Variable
 
 # Hundredths of the budget: the columns; the choice of the tree and its tables; the choice of further pairs and theirs.
-_ONES, _TREE, _MORE = 30, (10, 35), (5, 20)
+_ONES, _TREE, _MORE = 45, (8, 32), (3, 12)
 
 
 @dataclass(frozen=True)
