@@ -356,6 +356,16 @@ def test_what_cannot_be_decided_is_refused_with_what_to_do(
     assert count(alice) == PRIVATE
 
 
+def test_a_refusal_shows_the_part_that_is_too_much(alice: Connection) -> None:
+    ask(alice)
+    sql = "SELECT sex, count(*) FROM adult GROUP BY sex"
+    for prepare in (False, True):
+        assert refused(alice, sql, prepare=prepare).diag.statement_position == str(1 + sql.rindex("sex"))
+    sql = "SELECT count(*) FROM adult a WHERE 1 / (age - 37) > 0"
+    assert refused(alice, sql).diag.statement_position == str(1 + sql.index("/ (age"))
+    assert refused(alice, f"EXPLAIN {sql}").diag.statement_position == str(9 + sql.index("/ (age"))
+
+
 def test_a_copy_that_changed_or_is_withdrawn_answers_nothing(stack: Stack, alice: Connection) -> None:
     """Also what it answered before: its name means nothing any more. Its rows are public, and decided about anew."""
     sql = "SELECT count(*) FROM visits WHERE age < 80"

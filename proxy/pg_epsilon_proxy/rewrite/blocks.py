@@ -14,7 +14,7 @@ from .aggregates import Aggregate, request_of
 from .bars import Bar
 from .frames import Leaf, bare_columns
 from .names import Relation
-from .positions import aligned, clause
+from .positions import aligned, clause, location
 from .tree import expression_text, strings, substitute, walk
 
 # The engine's words for a place in a predicate (query/request.py).
@@ -114,6 +114,11 @@ class QueryBlock:
         if self.bars:
             request["bars"] = True
         return request
+
+    def beyond_one(self) -> int | None:
+        """Where in `source` more than a number of one relation is asked for: the first key, or the second relation."""
+        more = self.keys or tuple(leaf.node for leaf in self.leaves[1:])
+        return location(more) if self.source is not None else None
 
     def blamed(self, request: Mapping[str, Any], detail: str) -> int | None:
         """Where in `source` the place stands that the engine's DETAIL names in a predicate of `request`."""

@@ -114,12 +114,14 @@ def _pays(block: Block) -> bool:
 async def _blaming(
     block: Block, request: dict[str, Any], call: Awaitable[dict[str, Any]], io: SessionIO
 ) -> dict[str, Any]:
-    """Await a call of the engine; its refusal of a predicate gets its place in the client's statement."""
+    """Await a call of the engine; its refusal of a part gets that part's place in the client's statement."""
     try:
         return await call
     except Refusal as refusal:
         if isinstance(block, QueryBlock) and refusal.detail is not None:
             refusal.position = await io.in_parser(block.blamed, request, refusal.detail)
+        elif isinstance(block, QueryBlock) and refusal.sqlstate == refusals.SHAPE and answered_from(request):
+            refusal.position = await io.in_parser(block.beyond_one)
         raise
 
 
@@ -185,7 +187,7 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
             found.append((block.function, {"charge": "nothing"}))
             continue
         request = await _request(block, inputs, io)
-        plan = await io.upstream.plan(request)
+        plan = await _blaming(block, request, io.upstream.plan(request), io)
         dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
         found.append((call_text(request), {**answered_from(request), **plan, **dry}))
     writer = DOCUMENTS.get(unit.explained or "")

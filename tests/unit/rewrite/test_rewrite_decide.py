@@ -151,3 +151,34 @@ async def test_decisions_of_another_form_are_not_shown(decisions: Any) -> None:
     with pytest.raises(Refusal) as caught:
         await plan.run(None, io)
     assert caught.value.sqlstate == "DP006"
+
+
+ONE_NUMBER = Refusal("DP003", "a decision is about one number of one relation", None, "RESET dp.synthetic")
+MANY = (
+    # (statement, the word that is shown, at its last place)
+    ("SELECT education, count(*) FROM adult GROUP BY education", "education"),
+    ("SELECT education AS e, count(*) FROM adult WHERE age > 3 GROUP BY 1", "education AS e"),
+    ("SELECT count(*) FROM adult a JOIN ref.levels l ON l.education = a.education", "ref.levels l"),
+    ("SELECT stddev(age) FROM adult", None),
+)
+
+
+@pytest.mark.parametrize(("sql", "word"), MANY)
+@pytest.mark.parametrize("explain", ["", "EXPLAIN "])
+async def test_what_a_decision_cannot_be_about_is_shown_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch, sql: str, word: str | None, explain: str
+) -> None:
+    async def refuse(*request: Any, **options: Any) -> dict[str, Any]:
+        raise Refusal(ONE_NUMBER.sqlstate, ONE_NUMBER.message, None, ONE_NUMBER.hint)
+
+    for synthetic in ("adult_syn", None):
+        io = FakeIO()
+        io.settings["dp.synthetic"] = synthetic
+        monkeypatch.setattr(io.upstream, "query", refuse)
+        monkeypatch.setattr(io.upstream, "plan", refuse)
+        plan = await BRAIN.plan(explain + sql, (), io, extended=False)
+        assert plan is not None
+        with pytest.raises(Refusal) as caught:
+            await plan.run(None, io)
+        expected = None if word is None or synthetic is None else (explain + sql).rindex(word)
+        assert caught.value.position == expected
