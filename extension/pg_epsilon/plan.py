@@ -23,7 +23,14 @@ from pg_epsilon.query.request import Request, canonical_text
 from pg_epsilon.query.statistics import Statistic, needs_row_cap, statement
 
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
-AMOUNTS = frozenset({"epsilon", "rho", "delta"})
+# A charge's parameter → what people call it. The two of a sparse vector are one price.
+AMOUNTS = {
+    "epsilon": "epsilon",
+    "threshold_epsilon": "epsilon",
+    "query_epsilon": "epsilon",
+    "rho": "rho",
+    "delta": "delta",
+}
 
 
 @dataclass(frozen=True)
@@ -120,8 +127,8 @@ def amounts_text(charges: Sequence[Charge], less: Sequence[Charge] = ()) -> dict
     total: dict[str, Decimal] = {}
     for sign, charge in [*((1, c) for c in charges), *((-1, c) for c in less)]:
         for name, value in charge.parameters:
-            if name in AMOUNTS:
-                total[name] = total.get(name, Decimal(0)) + sign * value
+            if known := AMOUNTS.get(name):
+                total[known] = total.get(known, Decimal(0)) + sign * value
     return {name: plain(value) for name, value in total.items()}
 
 
@@ -165,7 +172,8 @@ def _shape(request: Request) -> str:
     if request.synthesize is not None:
         return "synthesize"
     functions = sorted({a.function for a in request.aggregates} - {"count"})
-    return " ".join(["group by" if request.keys else "count", *functions])
+    what = "group by" if request.keys else "count" if request.decide is None else "decide"
+    return " ".join([what, *functions])
 
 
 def _scope(request: Request) -> Scope:
