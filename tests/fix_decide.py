@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -64,22 +63,7 @@ def decide_stack(**settings: str) -> Iterator[Stack]:
         synced = running.cli("facade", "sync")
         if synced.returncode:
             raise RuntimeError(synced.stderr)
-        _wait(running)
         yield running
-
-
-def _wait(stack: Stack) -> None:
-    """Until the proxy has read the new policy: EXPLAIN is free, and the net's error until then."""
-    end = time.monotonic() + 20
-    while True:
-        try:
-            with stack.connect() as connection:
-                connection.execute("EXPLAIN SELECT count(*) FROM adult")
-                return
-        except psycopg.Error:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 def one(connection: Connection, sql: str, *parameters: Any, **kwargs: Any) -> tuple[Any, ...]:
