@@ -105,7 +105,7 @@ def test_a_unit_changes_exact_values_only(
 
 def test_a_unit_reaches_the_charge(conn: psycopg.Connection[Any], recorded: dict[str, Session]) -> None:
     """The audit has teeth: a row that leaves realises more than half of what was charged for it."""
-    shares = []
+    shares: list[Fraction] = []
     for neighbour in removals(conn, "clinic", 4, seed=20261121):
         replay = run(conn, "clinic", asked("clinic"), neighbour=neighbour, frozen=recorded["clinic"].outputs)
         shares += tightness(recorded["clinic"], replay, neighbour.accounts).values()
