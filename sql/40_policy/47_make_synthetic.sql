@@ -42,7 +42,7 @@ BEGIN
   -- what was paid is in the ledger of that request; a caller of this function has nothing to say about it
   IF NOT EXISTS (SELECT FROM dp.ledger l JOIN dp.relation_policy p ON p.relation = _record_generated.relation AND p.dataset = l.dataset
                  WHERE l.request_id = (answer ->> 'request_id')::uuid AND l.who = 'dp_planner' AND l.call = 'make_synthetic'
-                   AND l.request #>> '{from,name}' = (SELECT c.relname FROM pg_class c WHERE c.oid = relation)
+                   AND l.request -> 'from' = (SELECT jsonb_build_object('schema', n.nspname, 'name', c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation)
                    AND l.request -> 'budget' = jsonb_strip_nulls(jsonb_build_object('epsilon', epsilon::text, 'rho', rho::text))) THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'no synthetic table of this relation was paid for', HINT = 'CALL dp.make_synthetic(relation, epsilon => 1), or dp.register_synthetic for a table from elsewhere.';
   END IF;
@@ -84,6 +84,8 @@ BEGIN
   IF rows < 0 OR rows > largest THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('rows must be between 0 and %s', largest), HINT = 'Leave it out for the noisy number of rows. With weight => ''name'' fewer rows stand for all.';
   END IF;
+  epsilon := trim_scale(epsilon);  -- 1 and 1.0 are one question
+  rho := trim_scale(rho);
   SELECT ARRAY[n.nspname::text, c.relname || '_syn'] INTO names FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
   BEGIN
     IF synthetic IS NOT NULL THEN

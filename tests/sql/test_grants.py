@@ -16,6 +16,7 @@ INVOKERS = {
     "unpublish": "only the owner can REVOKE it",
     "register_synthetic": "only the owner can GRANT SELECT to dp_reader and dp_owner",
     "unregister_synthetic": "only the owner can REVOKE it",
+    "make_synthetic": "the table that it makes belongs to its caller",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
 }

@@ -129,7 +129,7 @@ def test_a_copy_appears_and_is_charged_once(world: Cluster, boss: psycopg.Connec
 def test_a_repeat_uses_the_release_and_costs_nothing(world: Cluster, boss: psycopg.Connection[Any]) -> None:
     boss.execute("CALL dp.make_synthetic('people', epsilon => 1.5, synthetic => 'first')")
     before = spent(world, "people")
-    boss.execute("CALL dp.make_synthetic('people', epsilon => 1.5, synthetic => 'again')")
+    boss.execute("CALL dp.make_synthetic('people', epsilon => 1.50, synthetic => 'again')")
     boss.execute("CALL dp.make_synthetic('people', epsilon => 1.5, synthetic => 'tenth', rows => 50, weight => 'w')")
     assert spent(world, "people") == before
     assert one(boss, "SELECT count(*) FROM (TABLE first EXCEPT ALL TABLE again) t") == 0
