@@ -291,7 +291,7 @@ def shown(event: Event, runs: int, draw: Callable[[Sequence[Any]], int], one: An
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ASKED)
 def test_epsilon_is_what_was_charged(root: psycopg.Connection[Any], name: str) -> None:
-    """40,000 runs of the core (10,000 where no part is asked for) on worst-case neighbours: a part of epsilon <= bound <= epsilon."""
+    """40,000 runs of the core on worst-case neighbours (10,000 of the weak ones): a part of it <= bound <= epsilon."""
     found = pair(root, name)
     epsilon = 2.0 if "svt" in name else 1.0
     assert sum(float(c.pure()[0]) for c in found.measure.charges()) == epsilon
