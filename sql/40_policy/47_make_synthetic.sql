@@ -111,6 +111,10 @@ BEGIN
     'budget', jsonb_strip_nulls(jsonb_build_object('epsilon', epsilon::text, 'rho', rho::text)), 'fresh', COALESCE(fresh, false),
     'synthesize', jsonb_build_object('method', method, 'columns', to_jsonb(columns), 'bins', bins::text)));
   total := (answer #>> '{synthesis,total}')::bigint;
+  IF rows IS NULL AND total > largest AND weight IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('a table of %s rows (noisy) is more than the %s that are made', total, largest),
+      HINT = 'Repeat the call with weight => ''weight'': each row stands for several then. It uses the release that was just paid.';
+  END IF;
   rows := COALESCE(rows, least(total, largest));
   SELECT string_agg(format('%I', a.attname), ', ' ORDER BY v.i) AS columns, string_agg(format('(%s)::%s', v.sql, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY v.i) AS casts,
          string_agg(format('c%s bigint[]', v.i), ', ' ORDER BY v.i) AS arrays, string_agg('b.c' || v.i, ', ' ORDER BY v.i) AS fields, string_agg('c' || v.i, ', ' ORDER BY v.i) AS aliases INTO parts
@@ -123,7 +127,8 @@ BEGIN
   EXECUTE format('ANALYZE %s', target);
   PERFORM dp._record_generated(relation, target::regclass, answer, epsilon, rho, weight);
   CALL dp.publish(target::regclass, 'public');
-  RAISE NOTICE USING MESSAGE = format('%s: %s rows of %s (noisy); %s', target, rows, total, answer #>> '{notice,text}');
+  RAISE NOTICE USING MESSAGE = format('%s: %s rows of %s (noisy); %s', target, rows, total, answer #>> '{notice,text}')
+    || CASE WHEN rows <> total AND weight IS NULL THEN '; counts of it are not those of the relation: weight => ''name'' adds a column that makes up for it' ELSE '' END;
 END $$;
 COMMENT ON PROCEDURE dp.make_synthetic(regclass, numeric, text, text, name[], bigint, numeric, integer, name, boolean) IS
   'Makes, registers and publishes a differentially private synthetic copy of a protected relation, with its published columns that have declared values: noisy counts of single columns and of the pairs that tell most, paid by dp_planner''s allotment in the dataset. Repeating it uses the same release and costs nothing.';

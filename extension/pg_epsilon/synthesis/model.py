@@ -56,7 +56,7 @@ class Model:
         return np.asarray(given / given.sum(axis=1)[:, None], np.float64)
 
     def predicted(self, pair: tuple[int, int], by: Sequence[Numbers]) -> Reals:
-        """The table of a pair over groups, as the forest has it."""
+        """The table of a pair over groups, as the forest has it; `by` is the same whenever one model is asked."""
         i, j = pair
         if i not in self._predicted:
             self._predicted[i] = self._from(i, by[i])

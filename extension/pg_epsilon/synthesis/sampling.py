@@ -13,10 +13,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pg_epsilon.synthesis.model import Model
+from pg_epsilon.synthesis.model import Model, Table
 from pg_epsilon.synthesis.tables import Numbers, Reals, quotient
 from pg_epsilon.synthesis.variables import Variable
+
+Cells = NDArray[np.int32]
 
 _POOL = (100_000, 500_000)  # least and most rows of the pool that is weighed
 _RAKES = 15
@@ -55,7 +58,7 @@ def apportioned(weights: Reals, count: int, draw: np.random.Generator) -> Number
     return np.asarray(np.diff(np.minimum(marks, count), prepend=0), np.int64)
 
 
-def forest(model: Model, size: int, draw: np.random.Generator) -> Numbers:
+def forest(model: Model, size: int, draw: np.random.Generator) -> Cells:
     """Cells of `size` rows, a column each: every tree from its first variable, children by systematic shares."""
     found = np.full((size, len(model.masses)), -1, np.int32)
     for root, masses in enumerate(model.masses):
@@ -70,7 +73,7 @@ def forest(model: Model, size: int, draw: np.random.Generator) -> Numbers:
                     groups = edge.towards(one)[1][found[:, one]]
                     found[:, other] = _children(groups, model.step(edge, one), draw)
                     open_.append(other)
-    return found.astype(np.int64)
+    return found
 
 
 def _children(groups: Numbers, step: Reals, draw: np.random.Generator) -> Numbers:
@@ -84,17 +87,11 @@ def _children(groups: Numbers, step: Reals, draw: np.random.Generator) -> Number
     return found
 
 
-def raked(model: Model, pool: Numbers) -> Reals:
+def raked(model: Model, pool: Cells) -> Reals:
     """Weights of the pool's rows under which all fitted tables come out, as nearly as its rows can."""
     weights = np.full(len(pool), model.total / len(pool))
     tables = [*model.edges, *model.others] if model.others else []
-    places = [
-        (
-            table.rows[pool[:, table.pair[0]]] * table.values.shape[1] + table.columns[pool[:, table.pair[1]]],
-            table.values.ravel(),
-        )
-        for table in tables
-    ]
+    places = [(_places(table, pool), table.values.ravel()) for table in tables]
     for _ in range(_RAKES):
         for place, wanted in places:
             now = np.asarray(np.bincount(place, weights, len(wanted)), np.float64)
@@ -102,7 +99,13 @@ def raked(model: Model, pool: Numbers) -> Reals:
     return weights
 
 
-def numbers(variable: Variable, cells: Numbers, draw: np.random.Generator) -> Numbers:
+def _places(table: Table, pool: Cells) -> Cells:
+    """Where each row of the pool stands in a table."""
+    i, j = table.pair
+    return np.asarray(table.rows[pool[:, i]] * table.values.shape[1] + table.columns[pool[:, j]], np.int32)
+
+
+def numbers(variable: Variable, cells: Cells | Numbers, draw: np.random.Generator) -> Numbers:
     """Cells → what `Variable.value` reads: a point of the cell's interval, all as likely; -1 is NULL."""
     known = len(variable.texts if variable.texts is not None else variable.cells)
     if variable.texts is not None:
