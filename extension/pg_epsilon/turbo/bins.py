@@ -220,6 +220,20 @@ def value_query(domain: Domain, values: Sequence[int] | Array, bits: int) -> Que
     return Query(domain, query.box, query.bitmap, np.ascontiguousarray(query.of(every)).tobytes(), bits)
 
 
+def disjoint(queries: Sequence[Query]) -> bool:
+    """Whether no bin is in two of the queries: then one row moves the value of at most one of them."""
+    import numpy as np
+
+    seen = np.zeros(queries[0].domain.bins, bool)
+    for query in queries:
+        if not query.empty:
+            cells = query.of(seen)
+            if cells.any():
+                return False
+            query.put(seen, np.ones(cells.shape, bool))
+    return True
+
+
 class Term(NamedTuple):
     """Part of a sum: the coefficient that a query's value is multiplied by."""
 
