@@ -67,8 +67,11 @@ class Learner:
 
     def external(self, query: Query, noisy: int, change: Change) -> None:
         """Learn from an answer by noise, if it is off by more than tau alpha ñ (§6.9, line 7)."""
-        off = noisy - round(self.estimate(query))
-        margin = self.heuristic.tau * float(self._view.prices.tolerance(self.scale)) * query.unit
+        self.beyond(query, noisy - round(self.estimate(query)), self.scale, change)
+
+    def beyond(self, query: Query, off: int, scale: int, change: Change) -> None:
+        """Learn in the direction in which an answer over `scale` rows is off, if by more than tau alpha times them."""
+        margin = self.heuristic.tau * float(self._view.prices.tolerance(scale)) * query.unit
         self._apply(Event(change, query.id, self._step(query, off) if abs(off) > margin else 0.0), query)
 
     def internal(self, query: Query, off: int) -> None:

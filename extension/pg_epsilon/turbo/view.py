@@ -43,8 +43,8 @@ class View:
 class Answer(NamedTuple):
     """value: an integer in the query's steps; None: no answer, `error` says why (the transaction still commits).
 
-    path: "trivial", "exact", "r1" (histogram, PASS), "r2" (after a FAIL), "r3" (bypass), "nodes" (tree: noise only),
-    "mixed" (tree: both), "refused", "failed".
+    path: "trivial", "exact", "r1" (histogram, PASS), "r2" (after a FAIL), "r3" (noise), "mixed" (several nodes of a
+    tree, several of these), "refused", "failed".
     """
 
     value: int | None

@@ -1,0 +1,134 @@
+"""Turbo's answers as people see them: post-processing of released values and public facts (composition.md §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pg_epsilon.catalog_turbo import View
+from pg_epsilon.decimals import plain
+from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
+from pg_epsilon.mechanisms.group_by import groups
+from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
+from pg_epsilon.plan import notice_text
+from pg_epsilon.query.request import Request
+from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
+from pg_epsilon.turbo.view import Answer
+
+Cell = tuple[str, Fraction, Fraction | None]
+OUTSIDE = "rows outside the declared domains are in no bin and are left out"
+
+
+def _value(batch: Batch, cell: int, answer: Answer) -> Fraction:
+    """A batch's answer for one group, in the aggregate's unit."""
+    return answer.rows(batch.queries[cell].unit) * batch.bound
+
+
+def _shown(value: Fraction, shape: Shape) -> str:
+    if shape.function == "avg":
+        return text(value, min(digits_of(shape.step) + EXTRA_DIGITS, 18))
+    if shape.function == "count" or shape.whole:
+        return str(min(max(round(value), LATTICE_MIN), LATTICE_MAX))
+    return text(round(value / shape.step) * shape.step, digits_of(shape.step))
+
+
+def cell_of(asked: Asked, shape: Shape, cell: int, answers: Sequence[Sequence[Answer]], tolerance: Fraction) -> Cell:
+    """(The text, the value, how far it may be off: alpha ñ times the width; None if no bound holds) of one group."""
+    values = [_value(asked.batches[b], cell, answers[b][cell]) for b in shape.batches]
+    bound = abs(asked.batches[shape.batches[0]].bound)
+    if shape.function != "avg":
+        return _shown(values[0], shape), values[0], tolerance * bound
+    total, count = values
+    mean = min(max(total / max(count, 1), shape.low), shape.high)
+    off = tolerance * (bound + abs(mean)) / (count - tolerance) if count > tolerance else None
+    return _shown(mean, shape), mean, off
+
+
+def document(
+    request: Request,
+    view: View,
+    asked: Asked,
+    answers: Sequence[Sequence[Answer]],
+    *,
+    request_id: str,
+    charge: Mapping[str, Decimal],
+    accounts: str,
+    left: Mapping[str, str],
+) -> dict[str, Any]:
+    """The answer document (docs/internals.md §1)."""
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    tolerance = view.alpha * scale
+    table = [
+        [cell_of(asked, asked.shapes[place], cell, answers, Fraction(tolerance)) for place in asked.places]
+        for cell in range(request.cells)
+    ]
+    names = [key.domain for key in request.keys]
+    rows = [
+        [*(group[place] for place in request.places), *(shown for shown, _, _ in cells)]
+        for group, cells in zip(groups(names), table, strict=True)
+    ]
+    n, m = len(request.places), len(request.aggregates)
+    sure = request.confidence <= 1 - view.beta
+    bars = [[_bar(one, asked.shapes[p], sure) for one, p in zip(cells, asked.places, strict=True)] for cells in table]
+    return {
+        "request_id": request_id,
+        "keys": n,
+        "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
+        "names": [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates],
+        "rows": rows,
+        **({"bars": bars} if request.bars else {}),
+        "notice": notice(
+            request,
+            view,
+            asked,
+            path=path_text([one.path for batch in answers for one in batch]),
+            charge={name: plain(value) for name, value in charge.items()},
+            accounts=accounts,
+            left=left,
+        ),
+    }
+
+
+def _bar(cell: Cell, shape: Shape, sure: bool) -> tuple[str | None, str | None, None]:
+    """Within alpha ñ except with probability beta: no bar for more confidence than that."""
+    _, value, off = cell
+    if off is None or not sure:
+        return None, None, None
+    return _shown(value - off, shape), _shown(value + off, shape), None
+
+
+def notice(
+    request: Request,
+    view: View,
+    asked: Asked,
+    *,
+    path: str,
+    charge: Mapping[str, str],
+    accounts: str,
+    left: Mapping[str, str],
+) -> dict[str, Any]:
+    """What may be said of the call: path and PASS or FAIL after the commit, charge, margin, what is left."""
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    widths = [abs(asked.batches[s.batches[0]].bound) for s in asked.shapes if s.function != "avg"]
+    margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
+    info: dict[str, Any] = {
+        "call": request.call,
+        "relation": request.source.shape,
+        "where": request.predicate,
+        "keys": [request.keys[place].name for place in request.places],
+        "groups": request.cells if request.keys else None,
+        "path": path,
+        "mechanism": "turbo",
+        "charge": dict(charge),
+        "accounts": accounts,
+        "margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator)),
+        "confidence": plain(1 - view.beta),
+        "left": dict(left),
+        "as_of": min(view.parts[part].as_of for part in range(asked.first, asked.last + 1)),
+        "warnings": [OUTSIDE],
+        "aggregates": [{"name": a.name, "mechanism": "turbo"} for a in request.aggregates],
+    }
+    info["text"] = notice_text(info)
+    return info
