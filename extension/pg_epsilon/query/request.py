@@ -22,7 +22,7 @@ from pg_epsilon.query.partition import Partitions
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.source import Source
-from pg_epsilon.query.types import Texts
+from pg_epsilon.query.types import Term, Texts
 
 MEMBERS = frozenset(
     [
@@ -68,7 +68,7 @@ class Request:
     """A validated question; everything in it is public.
 
     policy: of the first of its source's protected relations. keys: the distinct ones; places: which of them each key
-    that was asked for is.
+    that was asked for is. conjuncts: the operands of the predicate's top-level AND.
     """
 
     policy: Policy
@@ -86,6 +86,7 @@ class Request:
     partitions: Partitions | None
     data_version: tuple[int, ...]
     decide: Question | None = None
+    conjuncts: tuple[Term, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -186,6 +187,7 @@ def compile_request(
         partitions=origin.partitions,
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
         decide=decide,
+        conjuncts=origin.conjuncts,
     )
     _check_size(request)
     return request

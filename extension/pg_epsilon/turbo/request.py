@@ -20,7 +20,8 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.source import table
 from pg_epsilon.query.types import Item, Texts
-from pg_epsilon.turbo.bins import Domain, Query, box_query, mask_query, value_query
+from pg_epsilon.turbo.bins import Domain, Query, Term, box_query, mask_query, sum_queries
+from pg_epsilon.turbo.view import Answer
 
 SUM_BITS = 20  # a sum's values are rounded to 2^-20 of their bound
 MAX_CELLS = 10_000  # queries of one request
@@ -36,13 +37,23 @@ class Factor:
 
 @dataclass(frozen=True)
 class Batch:
-    """The queries of one component of an aggregate, one per group: they share no bin.
+    """The queries of one component of an aggregate, which share no bin.
 
-    bound: what a value of 2^bits stands for, in the aggregate's own unit; 1 for a count, negative for negative values.
+    cells: of each group, its terms: a query, and what one row of weight 1 stands for in the aggregate's own unit (1 for
+    a count, less than 0 for the negative values of a sum).
     """
 
-    queries: tuple[Query, ...]
-    bound: Fraction = Fraction(1)
+    cells: tuple[tuple[tuple[Fraction, Query], ...], ...]
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """All of them, group by group."""
+        return tuple(query for cell in self.cells for _, query in cell)
+
+    def split(self, answers: Sequence[Answer]) -> list[tuple[Answer, ...]]:
+        """Answers of `queries`, by group."""
+        rest = iter(answers)
+        return [tuple(next(rest) for _ in cell) for cell in self.cells]
 
 
 @dataclass(frozen=True)
@@ -121,30 +132,40 @@ class _Builder:
     def factor(self, condition: str) -> Factor:
         return Factor(*truth(condition, self.attributes, self.texts))
 
-    def query(self, factors: Sequence[Factor], values: tuple[tuple[int, ...], list[int]] | None = None) -> Query:
-        """The bins where all factors hold; with values, weighted by them."""
+    def query(self, factors: Sequence[Factor]) -> Query:
+        """The bins where all factors hold."""
         if any(not factor.places and factor.bits == "0" for factor in factors):
             return box_query(self.domain, [()] * len(self.domain.sizes))
-        wide = [factor for factor in factors if len(factor.places) > 1]
-        box = self._box(factor for factor in factors if len(factor.places) == 1)
-        if not wide and values is None:
-            return box_query(self.domain, box)
+        if all(len(factor.places) < 2 for factor in factors):
+            return box_query(self.domain, self._box(factors))
+        return mask_query(self.domain, self._mask(factors))
+
+    def sums(self, factors: Sequence[Factor], places: tuple[int, ...], values: Sequence[int]) -> tuple[Term, ...]:
+        """The queries whose values add up to the sum of `values`, integers, where all factors hold."""
         import numpy as np
 
+        weights = self._spread(np.array(values, np.int64), places)
+        return sum_queries(self.domain, np.where(self._mask(factors), weights, 0), SUM_BITS)
+
+    def _mask(self, factors: Sequence[Factor]) -> Any:
+        import numpy as np
+
+        box = self._box(factors)
         mask = np.zeros(self.domain.sizes, bool)
         mask[np.ix_(*(range(n) if s is None else sorted(s) for n, s in zip(self.domain.sizes, box, strict=True)))] = (
             True
         )
-        for factor in wide:
-            mask &= self._spread(np.frombuffer(factor.bits.encode(), np.uint8) == ord("1"), factor.places)
-        if values is None:
-            return mask_query(self.domain, mask)
-        weights = self._spread(np.array(values[1], np.int64), values[0])
-        return value_query(self.domain, np.where(mask, weights, 0), SUM_BITS)
+        for factor in factors:
+            if len(factor.places) != 1:
+                mask &= self._spread(np.frombuffer(factor.bits.encode(), np.uint8) == ord("1"), factor.places)
+        return mask
 
-    def _box(self, factors: Any) -> list[set[int] | None]:
+    def _box(self, factors: Sequence[Factor]) -> list[set[int] | None]:
+        """What the factors on one attribute leave of each."""
         box: list[set[int] | None] = [None] * len(self.domain.sizes)
         for factor in factors:
+            if len(factor.places) != 1:
+                continue
             (place,) = factor.places
             chosen = {i for i, bit in enumerate(factor.bits) if bit == "1"}
             known = box[place]
@@ -192,28 +213,26 @@ def _shape(
     if any(one is not None for one in (given.max_contribution, given.base, given.beta, given.truncation)):
         raise NotBins
 
-    def add(values: tuple[tuple[int, ...], list[int]] | None, extra: Sequence[Factor], bound: Fraction) -> int:
-        batches.append(Batch(tuple(build.query([*own, *extra, *group], values) for group in groups), bound))
+    def count(*extra: Factor) -> int:
+        batches.append(Batch(tuple(((Fraction(1), build.query([*own, *extra, *group])),) for group in groups)))
         return len(batches) - 1
 
     if aggregate.function == "count" and aggregate.of == ROWS:
-        return Shape("count", (add(None, [], Fraction(1)),))
+        return Shape("count", (count(),))
     if aggregate.function == "count" and aggregate.of == COLUMN:
-        return Shape("count", (add(None, [build.factor(f"({aggregate.argument}) IS NOT NULL")], Fraction(1)),))
+        return Shape("count", (count(build.factor(f"({aggregate.argument}) IS NOT NULL")),))
     values = aggregate.lattice
-    if aggregate.function not in ("sum", "avg") or values is None:
+    if aggregate.function not in ("sum", "avg") or values is None or max(-values.low, values.high) >= 1 << 40:
         raise NotBins
-    if values.low < 0 < values.high:
-        raise NotBins  # the offset of negative values would need the true number of rows (§2.3)
-    most = max(abs(values.low), abs(values.high), 1)
     places, found = values_of_bins(values.sql, build.attributes, build.texts)
-    weights = [round(Fraction(abs(v or 0) << SUM_BITS, most)) for v in found]
-    total = add((places, weights), [], Fraction(most if values.high > 0 else -most) * values.step)
-    ends = {"low": values.low * values.step, "high": values.high * values.step}
+    weight = values.step * (1 << SUM_BITS)
+    sums = [build.sums([*own, *group], places, [v or 0 for v in found]) for group in groups]
+    batches.append(Batch(tuple(tuple((t.coefficient * weight, t.query) for t in terms) for terms in sums)))
+    total, ends = len(batches) - 1, {"low": values.low * values.step, "high": values.high * values.step}
     if aggregate.function == "sum":
         return Shape("sum", (total,), values.step, values.whole, **ends)
-    count = add(None, [Factor(places, "".join("0" if v is None else "1" for v in found))], Fraction(1))
-    return Shape("avg", (total, count), values.step, False, **ends)
+    rows = count(Factor(places, "".join("0" if v is None else "1" for v in found)))
+    return Shape("avg", (total, rows), values.step, False, **ends)
 
 
 _PATHS: Mapping[str, str] = {

@@ -17,13 +17,22 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
 from pg_epsilon.turbo.view import Answer
 
+Answers = Sequence[Sequence[Sequence[Answer]]]
+"""Of each batch, of each group: the answers of its queries."""
+
 Cell = tuple[str, Fraction, Fraction | None]
 OUTSIDE = "rows outside the declared domains are in no bin and are left out"
 
 
-def _value(batch: Batch, cell: int, answer: Answer) -> Fraction:
+def _value(batch: Batch, cell: int, answers: Sequence[Answer]) -> Fraction:
     """A batch's answer for one group, in the aggregate's unit."""
-    return answer.rows(batch.queries[cell].unit) * batch.bound
+    terms = zip(batch.cells[cell], answers, strict=True)
+    return sum((answer.rows(query.unit) * worth for (worth, query), answer in terms), Fraction(0))
+
+
+def _width(batch: Batch, cell: int) -> Fraction:
+    """How far a group's answer moves when each of its queries is off by one row."""
+    return sum((abs(worth) for worth, _ in batch.cells[cell]), Fraction(0))
 
 
 def _shown(value: Fraction, shape: Shape) -> str:
@@ -34,15 +43,15 @@ def _shown(value: Fraction, shape: Shape) -> str:
     return text(round(value / shape.step) * shape.step, digits_of(shape.step))
 
 
-def cell_of(asked: Asked, shape: Shape, cell: int, answers: Sequence[Sequence[Answer]], tolerance: Fraction) -> Cell:
+def _cell(asked: Asked, shape: Shape, cell: int, answers: Answers, tolerance: Fraction) -> Cell:
     """(The text, the value, how far it may be off: alpha ñ times the width; None if no bound holds) of one group."""
     values = [_value(asked.batches[b], cell, answers[b][cell]) for b in shape.batches]
-    bound = abs(asked.batches[shape.batches[0]].bound)
+    width = _width(asked.batches[shape.batches[0]], cell)
     if shape.function != "avg":
-        return _shown(values[0], shape), values[0], tolerance * bound
+        return _shown(values[0], shape), values[0], tolerance * width
     total, count = values
-    mean = min(max(total / max(count, 1), shape.low), shape.high)
-    off = tolerance * (bound + abs(mean)) / (count - tolerance) if count > tolerance else None
+    mean = min(max(total / max(count, Fraction(1)), shape.low), shape.high)
+    off = tolerance * (width + abs(mean)) / (count - tolerance) if count > tolerance else None
     return _shown(mean, shape), mean, off
 
 
@@ -50,7 +59,7 @@ def document(
     request: Request,
     view: View,
     asked: Asked,
-    answers: Sequence[Sequence[Answer]],
+    answers: Answers,
     *,
     request_id: str,
     charge: Mapping[str, Decimal],
@@ -59,9 +68,9 @@ def document(
 ) -> dict[str, Any]:
     """The answer document (docs/internals.md §1)."""
     scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
-    tolerance = view.alpha * scale
+    tolerance = Fraction(view.alpha * scale)
     table = [
-        [cell_of(asked, asked.shapes[place], cell, answers, Fraction(tolerance)) for place in asked.places]
+        [_cell(asked, asked.shapes[place], cell, answers, tolerance) for place in asked.places]
         for cell in range(request.cells)
     ]
     names = [key.domain for key in request.keys]
@@ -83,7 +92,7 @@ def document(
             request,
             view,
             asked,
-            path=path_text([one.path for batch in answers for one in batch]),
+            path=path_text([one.path for batch in answers for cell in batch for one in cell]),
             charge={name: plain(value) for name, value in charge.items()},
             accounts=accounts,
             left=left,
@@ -111,7 +120,8 @@ def notice(
 ) -> dict[str, Any]:
     """What may be said of the call: path and PASS or FAIL after the commit, charge, margin, what is left."""
     scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
-    widths = [abs(asked.batches[s.batches[0]].bound) for s in asked.shapes if s.function != "avg"]
+    shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
+    widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
     margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
     info: dict[str, Any] = {
         "call": request.call,
