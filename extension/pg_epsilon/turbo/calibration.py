@@ -206,6 +206,14 @@ def _laplace_amount(tolerance: Fraction, x: Fraction) -> Decimal:
     return _up(x / _denominator(tolerance))
 
 
+def sum_draw(tolerance: Fraction, count: int, beta: Fraction) -> Draw:
+    """The Laplace draw of which `count` may be added up within `tolerance` rows, except with probability beta."""
+    amount = _laplace_amount(tolerance, sum_quantile(count, beta))
+    if count > 1 and amount > _LARGEST_SUM:
+        amount = max(amount, laplace_epsilon(tolerance / count, beta / count))
+    return Draw("laplace", amount)
+
+
 @lru_cache(maxsize=65536)
 def _draw(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction) -> Draw:
     tolerance = how.tolerance(scale)

@@ -50,7 +50,7 @@ def _started(node: Node, view: View, books: Books) -> Histogram:
 
 
 def _inherited(node: Node, books: Books) -> Histogram | None:
-    """A leaf: a copy of the nearest earlier leaf, of this tree or the one before; an inner node: its children's mean."""
+    """A leaf copies the nearest earlier leaf of this tree or the one before; an inner node is its children's mean."""
     halves = node.children()
     if halves is None:
         for earlier in range(node.first, -1, -1):

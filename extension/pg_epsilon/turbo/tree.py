@@ -105,6 +105,7 @@ class _Request:
         scales = {node: books.scale(node.first, node.last) for node in cover(view, first, last)}
         self.scales = {node: scale for node, scale in scales.items() if scale > 0}
         self.learners: dict[Node, Learner] = {}
+        self.fail_is_out = False
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or not self.scales}
@@ -117,18 +118,18 @@ class _Request:
         self.books.pay(fresh)
         parts = {i: plan.stored for i, plan in plans.items()}
         paths = {i: self._stored_path(plan) for i, plan in plans.items()}
+        for i, drawn in self._nodes(plans).items():
+            parts[i] += drawn
+            paths[i].add("r3")
         failed: dict[int, Exception] = {}
         for key in runs:
             members = {i: plan for i, plan in plans.items() if plan.key == key}
-            for i, (value, path, error) in self._run(key, members).items():
+            for i, (value, path, error) in self._surely(key, members).items():
                 paths[i].add(path)
                 if value is None:
                     failed[i] = error or exhausted()
                 else:
                     parts[i] += value
-        for i, value in self._nodes(plans).items():
-            parts[i] += value
-            paths[i].add("r3")
         for i in plans:
             found[i] = Answer(None, "failed", failed[i]) if i in failed else Answer(parts[i], _path(paths[i]))
         return [found[i] for i in range(len(self.queries))]
@@ -196,6 +197,15 @@ class _Request:
             return [self._failing(plan)]
         return [self._opening(plan), self._failing(plan)]
 
+    def _surely(self, key: str, members: dict[int, Plan]) -> dict[int, Answer]:
+        """`_run`; once a FAIL is out, no error may roll it back, of whichever run (E-22)."""
+        try:
+            return self._run(key, members)
+        except Exception as error:
+            if not self.fail_is_out:
+                raise
+            return {i: Answer(None, "failed", error) for i in members}
+
     def _run(self, key: str, members: dict[int, Plan]) -> dict[int, Answer]:
         """Lines 10 to 15, for the keys of a batch whose run is this one."""
         some = next(iter(members.values()))
@@ -216,12 +226,9 @@ class _Request:
                 found[i] = Answer(estimate, "r1")
                 continue
             self.books.keep_sparse_vector(key, state.closed())
-            rest = order[at:]
-            try:  # the FAIL bit is out: whatever goes wrong from here on, its transition is committed (E-22)
-                noisy = self._after_fail([members[j] for j in rest], estimate)
-                found.update({j: Answer(value, "r2") for j, value in zip(rest, noisy, strict=True)})
-            except Exception as error:
-                found.update({j: Answer(None, "failed", error) for j in rest})
+            self.fail_is_out, rest = True, order[at:]
+            noisy = self._after_fail([members[j] for j in rest], estimate)
+            found.update({j: Answer(value, "r2") for j, value in zip(rest, noisy, strict=True)})
             break
         return found
 
@@ -251,7 +258,7 @@ class _Request:
         return noisy
 
     def _nodes(self, plans: dict[int, Plan]) -> dict[int, int]:
-        """Line 16: noise on the nodes that are not in the run."""
+        """Line 16, done before the runs are tested: noise on the nodes that are not in one."""
         found: dict[int, int] = {}
         for i, plan in plans.items():
             if plan.draw is None or not plan.fresh:
