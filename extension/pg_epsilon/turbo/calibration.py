@@ -30,7 +30,7 @@ from pg_epsilon.noise import NoiseSource
 
 _ROUND = Context(prec=12, rounding=ROUND_CEILING)
 _GUARD = 1 + 1e-9  # covers the double-precision arithmetic of the tails
-_BISECTIONS = 60
+_BISECTIONS = 45
 _LARGE = 64
 _LARGEST_SUM = 2  # epsilon up to which the proof above covers sums
 
