@@ -157,9 +157,13 @@ _ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", 
 def _plan(request: Any) -> dict[str, Any]:
     """Dry run: what a request would do and cost (composition.md §9). See dp.dp_plan."""
     who = rows("SELECT dp._who()::text AS who")[0]["who"]
-    plan_ = _compile(request)
-    policy = plan_.request.policy
+    asked = _request(request)
+    policy = asked.policy
     catalog.authorise(policy, who)
+    by_turbo = turbo.plan(asked, _texts, who)
+    if by_turbo is not None:
+        return {**by_turbo, "request": asked.canonical()}
+    plan_ = _planned(asked)
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"

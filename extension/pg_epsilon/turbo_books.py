@@ -72,6 +72,8 @@ class _Node:
 class SqlBooks:
     """`Books` of one request of a view whose row the caller has locked. See the Protocol for what each call means."""
 
+    _for_update = " FOR UPDATE OF s"
+
     def __init__(self, execute: Execute, view: View, payer: Payer, heuristic: Heuristic, warm: Warm) -> None:
         self._execute = execute
         self._view = view
@@ -238,7 +240,7 @@ class SqlBooks:
         found = self._execute(
             "SELECT s.epoch, s.epsilon::text, CASE WHEN s.data_version = $3 AND s.incarnation = i.id"
             " THEN s.threshold::text END AS threshold"
-            " FROM dp.turbo_sv s, dp.incarnation i WHERE s.view = $1 AND s.run = $2 FOR UPDATE OF s",
+            " FROM dp.turbo_sv s, dp.incarnation i WHERE s.view = $1 AND s.run = $2" + self._for_update,
             ["bigint", "text", "bigint"],
             [self._view.view, key, self._run_version(key)],
         )
@@ -261,7 +263,7 @@ class SqlBooks:
         )
 
     def _run_version(self, key: str) -> int:
-        nodes = [Node.from_key(text) for text in key.split(",")]
+        nodes = [Node.from_key(text.removeprefix("window ")) for text in key.split(",")]
         return sum(self._version(node.first, node.last) for node in nodes)
 
     def truth(self, query: Query, node: Node) -> int:
@@ -283,3 +285,23 @@ class SqlBooks:
             self._warm.put(key, known, known.nbytes)
         counts: Array = known
         return counts
+
+
+class Planned(Exception):
+    """The worst case of a request, which an algorithm asks about before it reads or draws anything."""
+
+    def __init__(self, payments: Sequence[Payment]) -> None:
+        super().__init__()
+        self.payments = tuple(payments)
+
+
+class PlanBooks(SqlBooks):
+    """Books of a dry run: nothing is locked, written, read of rows or paid; `can_pay` ends it with `Planned`."""
+
+    _for_update = ""
+
+    def can_pay(self, payments: Sequence[Payment]) -> bool:
+        raise Planned(payments)
+
+    def make_node(self, node: Node, histogram: Histogram) -> None:
+        self._checked[node] = _Node(histogram, 0)

@@ -18,16 +18,17 @@ from pg_epsilon.plan import scope_text
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
-from pg_epsilon.turbo import bypass, tree
+from pg_epsilon.turbo import bypass, tree, window
 from pg_epsilon.turbo.bins import Query
+from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.request import Asked, asked, fits
 from pg_epsilon.turbo.settings import view_of
-from pg_epsilon.turbo.shown import document
+from pg_epsilon.turbo.shown import candidates_text, document, notice
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo.view import Answer
 from pg_epsilon.turbo.view import View as Algorithms
-from pg_epsilon.turbo_books import SqlBooks, Warm
-from pg_epsilon.turbo_payer import Payer
+from pg_epsilon.turbo_books import PlanBooks, Planned, SqlBooks, Warm
+from pg_epsilon.turbo_payer import Payer, total
 
 
 class PaidFor(Exception):
@@ -83,26 +84,15 @@ class TurboEngine:
         self, request: Request, view: View, question: Asked, request_id: str, who: str, sent: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Pay, draw, learn, record: the answer document. DP001 before anything is read; else `PaidFor`."""
-        payer = Payer(
-            self._catalog,
-            self._execute,
-            request.policy,
-            who,
-            view.parts,
-            call=request.call,
-            request_id=request_id,
-            document=sent,
-        )
+        payer = self._payer(request, view, who, request_id, sent)
         how = _algorithms(view)
         books = SqlBooks(self._execute, view, payer, heuristic_of(how), self._warm)
 
-        def answer(queries: list[Query]) -> list[Answer]:
-            if view.partitioned:
-                return tree.answer(queries, question.first, question.last, how, books, self._noise())
-            return bypass.answer(queries, how, books, self._noise())
+        def ask(queries: list[Query]) -> list[Answer]:
+            return _ask(queries, question, view, how, books, self._noise())
 
         try:
-            answers = [batch.split(_by_lattice(batch.queries, answer)) for batch in question.batches]
+            answers = [batch.split(_by_lattice(batch.queries, ask)) for batch in question.batches]
             every = [one for batch in answers for cell in batch for one in cell]
             failed = next((one.error for one in every if one.error is not None), None)
             if failed is not None:
@@ -113,7 +103,7 @@ class TurboEngine:
                 question,
                 answers,
                 request_id=request_id,
-                charge=payer.total(),
+                charge=total(payer.paid),
                 accounts=scope_text(payer.scope(question.first, question.last)),
                 left=payer.left(question.first, question.last),
             )
@@ -121,6 +111,58 @@ class TurboEngine:
             if payer.paid or books.changed:
                 raise PaidFor(error) from error
             raise
+
+    def plan(self, request: Request, texts: Texts, who: str) -> dict[str, Any] | None:
+        """A dry run from public facts (composition.md §9): candidate paths, worst and best charge. None as `reply`."""
+        view = self.view(request, lock=False)
+        question = None if view is None else self.asked(request, view, texts)
+        if view is None or question is None:
+            return None
+        payer = self._payer(request, view, who, None, {})
+        how = _algorithms(view)
+        books = PlanBooks(self._execute, view, payer, heuristic_of(how), Warm())
+        worst: list[Payment] = []
+
+        def ask(queries: list[Query]) -> list[Answer]:
+            try:
+                return _ask(queries, question, view, how, books, self._noise())
+            except Planned as planned:
+                worst.extend(planned.payments)
+                return [Answer(None, "")] * len(queries)
+
+        paths = {one.path for batch in question.batches for one in _by_lattice(batch.queries, ask)} - {""}
+        info = notice(
+            request,
+            view,
+            question,
+            path=candidates_text([payment.why for payment in worst], sorted(paths)),
+            charge=total(worst),
+            accounts=scope_text(payer.scope(question.first, question.last)),
+            left=payer.left(question.first, question.last),
+        )
+        best = total([payment for payment in worst if payment.why != "hard"])
+        return {**info, "charge": {"worst": total(worst), "best": best}}
+
+    def _payer(self, request: Request, view: View, who: str, request_id: str | None, sent: Mapping[str, Any]) -> Payer:
+        return Payer(
+            self._catalog,
+            self._execute,
+            request.policy,
+            who,
+            view.parts,
+            call=request.call,
+            request_id=request_id,
+            document=sent,
+        )
+
+
+def _ask(
+    queries: list[Query], question: Asked, view: View, how: Algorithms, books: SqlBooks, noise: NoiseSource
+) -> list[Answer]:
+    if not view.partitioned:
+        return bypass.answer(queries, how, books, noise)
+    answer = window.answer if how.scope == "window" else tree.answer
+    return answer(queries, question.first, question.last, how, books, noise)
 
 
 def _by_lattice(queries: Sequence[Query], answer: Callable[[list[Query]], list[Answer]]) -> list[Answer]:

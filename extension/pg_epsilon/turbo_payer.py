@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Scope, Tree, decide, remaining
 from pg_epsilon.catalog import LEDGER_ROW, LEDGER_TYPES, Catalog, check_not_frozen, exhausted
 from pg_epsilon.catalog_turbo import Part
@@ -106,7 +107,7 @@ class Payer:
                 scope = self.scope(payment.first, payment.last)
                 decision = decide(cap, tree, scope, [payment.charge])
                 if not decision.allowed:
-                    worst = amounts_text([p.charge for p in payments])
+                    worst = total(payments)
                     return exhausted(self._policy.dataset.name, role, worst, remaining(cap, trees[role], scope))
                 tree = tree.with_updates(decision.updates)
         return None
@@ -119,10 +120,19 @@ class Payer:
         amounts = [remaining(cap, trees[role], scope).epsilon for cap, role in ((shared, ""), (own, self._who))]
         return {"epsilon": plain(min(amounts))}
 
-    def total(self) -> dict[str, Decimal]:
-        """What was paid by each partition that paid most: payments on disjoint partitions are parallel."""
-        totals: dict[str, Decimal] = {}
-        for part in {p for payment in self.paid for p in range(payment.first, payment.last + 1)}:
-            for name, text in amounts_text([p.charge for p in self.paid if p.first <= part <= p.last]).items():
-                totals[name] = max(totals.get(name, Decimal(0)), Decimal(text))
-        return totals
+
+def total(payments: Sequence[Payment]) -> dict[str, str]:
+    """What payments add up to on the account that pays most: those of disjoint partitions are parallel."""
+    totals: dict[str, Decimal] = {}
+    for part in {p for payment in payments for p in range(payment.first, payment.last + 1)}:
+        own = [payment.charge for payment in payments if payment.first <= part <= payment.last]
+        for name, text in amounts_text([_as_epsilon(charge) for charge in own]).items():
+            totals[name] = max(totals.get(name, Decimal(0)), Decimal(text))
+    return {name: plain(value) for name, value in totals.items()}
+
+
+def _as_epsilon(charge: Charge) -> Charge:
+    """An epoch by its whole epsilon, for people."""
+    if charge.kind != "above_threshold":
+        return charge
+    return Charge.of("laplace", epsilon=charge.pure()[0])

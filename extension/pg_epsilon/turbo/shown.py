@@ -62,7 +62,7 @@ def document(
     answers: Answers,
     *,
     request_id: str,
-    charge: Mapping[str, Decimal],
+    charge: Mapping[str, str],
     accounts: str,
     left: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def document(
             view,
             asked,
             path=path_text([one.path for batch in answers for cell in batch for one in cell]),
-            charge={name: plain(value) for name, value in charge.items()},
+            charge=charge,
             accounts=accounts,
             left=left,
         ),
@@ -142,3 +142,19 @@ def notice(
     }
     info["text"] = notice_text(info)
     return info
+
+
+_CANDIDATES: Mapping[str, str] = {
+    "bypass": "bypass",
+    "node": "noise per node",
+    "epoch": "histogram, a new epoch of the sparse vector",
+    "hard": "noise after a FAIL",
+}
+
+
+def candidates_text(whys: Sequence[str], paths: Sequence[str]) -> str:
+    """The paths that a dry run cannot exclude, each once."""
+    words = [_CANDIDATES.get(why, why) for why in whys]
+    if "hard" in whys and "epoch" not in whys:
+        words.insert(0, "histogram")
+    return ", ".join(dict.fromkeys([*words, *([path_text(paths)] if paths else [])])) or "exact"
