@@ -182,7 +182,7 @@ def box_query(domain: Domain, box: Sequence[Iterable[int] | None]) -> Query:
     """The predicate "attribute i is in bins box[i]" for every i; None: any. Bins out of range: ValueError."""
     if len(box) != len(domain.sizes):
         raise ValueError("a box names the bins of every attribute")
-    chosen = [None if s is None else tuple(sorted(set(s))) for s in box]
+    chosen = [None if s is None else tuple(sorted({int(b) for b in s})) for s in box]
     for size, selected in zip(domain.sizes, chosen, strict=True):
         if selected and not 0 <= selected[0] <= selected[-1] < size:
             raise ValueError("a bin is not in the declared domain")
