@@ -14,6 +14,10 @@ What is stored, by whom, in which form:
                     not dumped. A FAIL must be committed whatever happens afterwards (E-22): once `keep_sparse_vector`
                     was called with a closed one, the transaction commits, even if the reply is an error.
     leaf counts     (partition) → int32 per bin: `counts_to_bytes`. As secret as the rows.
+    note            (name, node key, data version) → bytes, what the planner `auto` remembers of a node (`AutoBooks`):
+                    a synopsis (8 bytes a bin), what was rented, how much of a payment each bin used up. Post-processing
+                    of released values and public facts; rewritten whole. Readable by dp_owner only: a synopsis' noise
+                    may be known to nobody before a query is asked about it.
 
 One request is one transaction under the view's lock: it calls `can_pay` for its worst case before anything is read or
 drawn, `pay` before each draw, and its reply is sent after the commit (§11).
@@ -42,7 +46,8 @@ class Payment(NamedTuple):
     """A charge on the leaves of partitions first … last (inclusive): each of them pays it once.
 
     A view that is not partitioned has the one partition 0, whose account is that of the whole relation. `why` is for
-    the ledger: "bypass", "epoch", "hard", "node", "synopsis".
+    the ledger: "bypass", "epoch", "hard", "node", "synopsis". The asker's allotment pays, but a "synopsis" is paid by
+    `dp_planner` (composition.md §3.6, §14.5): everybody uses it, and no answer to this asker alone hangs on it.
     """
 
     first: int
@@ -107,6 +112,31 @@ class Books(Protocol):
         ...
 
 
+class AutoBooks(Books, Protocol):
+    """What the planner `auto` needs besides (composition.md §7.5)."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether the dataset's accountant is `pure`: there, charges of laplace draws add up by their epsilon."""
+        ...
+
+    def bins(self, part: int) -> Array:
+        """The exact number of rows in every bin of one partition: a read of data. Secret; not to be written to."""
+        ...
+
+    def answers(self, query: Query, mechanism: str) -> Sequence[tuple[Node, Released]]:
+        """The stored answers of the query on any nodes, each of its node's present data version; in order of nodes."""
+        ...
+
+    def note(self, name: str, node: Node) -> bytes | None:
+        """The note of that name about a node, written at its present data version; None if there is none."""
+        ...
+
+    def keep_note(self, name: str, node: Node, data: bytes) -> None:
+        """Write it, instead of the one before."""
+        ...
+
+
 def counts_to_bytes(counts: Array) -> bytes:
     """Leaf counts as stored: int32 per bin, little-endian."""
     return counts.astype("<i4").tobytes()
@@ -147,6 +177,8 @@ class MemoryBooks:
         self._summed: dict[Node, Array] = {}
         self._costs: dict[Charge, Array] = {}
         self.keep_logs = True
+        self.notes: dict[tuple[str, Node], bytes] = {}
+        self._answered: dict[tuple[bytes, str], dict[Node, Released]] = {}
 
     @staticmethod
     def _units(amount: Decimal) -> int:
@@ -200,6 +232,7 @@ class MemoryBooks:
         before = self.exacts.get(key)
         if before is None or before.amount < released.amount:
             self.exacts[key] = released
+            self._answered.setdefault((query.id, released.mechanism), {})[node] = released
 
     def node(self, node: Node) -> Histogram | None:
         return self.nodes.get(node)
@@ -223,6 +256,22 @@ class MemoryBooks:
         if node not in self._summed:
             self._summed[node] = np.asarray(self.counts[node.first : node.last + 1]).sum(axis=0, dtype=np.int64)
         return query.total(self._summed[node])
+
+    @property
+    def pure(self) -> bool:
+        return self.orders == [None]
+
+    def bins(self, part: int) -> Array:
+        return self.counts[part]
+
+    def answers(self, query: Query, mechanism: str) -> Sequence[tuple[Node, Released]]:
+        return sorted(self._answered.get((query.id, mechanism), {}).items())
+
+    def note(self, name: str, node: Node) -> bytes | None:
+        return self.notes.get((name, node))
+
+    def keep_note(self, name: str, node: Node, data: bytes) -> None:
+        self.notes[name, node] = data
 
     def average_spent(self) -> float:
         """The mean over partitions of the epsilon spent (pure): the paper's metric."""
