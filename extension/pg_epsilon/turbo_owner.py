@@ -17,9 +17,12 @@ from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.partition import Cell, cell, number_of
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.turbo import nodes
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.settings import check, view_of
+from pg_epsilon.turbo.steps import heuristic_of
+from pg_epsilon.turbo_books import SqlBooks, Warm
 from pg_epsilon.turbo_payer import Payer
 
 PLANNER = "dp_planner"
@@ -157,7 +160,15 @@ class Owner:
             scale = Decimal(known.scale)
         self._seal(policy, view, part, place.sql, scale if scale is not None else view.scale)
         self._views.raise_horizon(view.view, policy, place)
+        self._start_nodes(policy, place.number)
         return place.leaf
+
+    def _start_nodes(self, policy: Policy, number: int) -> None:
+        """Nodes that the partition completes copy what is known now (warm start, §6.13): post-processing."""
+        view = self._view(policy)
+        how = view_of(view.domain, view.alpha, view.beta, view.settings, partitioned=True)
+        payer = Payer(self._catalog, self._execute, policy, PLANNER, view.parts, call="dp.seal_partition")
+        nodes.sealed(number, how, SqlBooks(self._execute, view, payer, heuristic_of(how), Warm()))
 
     def _seal(self, policy: Policy, view: View, part: Part, where: str | None, scale: Decimal | None) -> None:
         if scale is None:

@@ -1,10 +1,11 @@
-CREATE FUNCTION dp._enable_turbo(relation regclass, arguments jsonb) RETURNS bigint
+CREATE FUNCTION dp._enable_turbo(relation regclass, arguments jsonb, OUT view bigint, OUT kind text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.enable_turbo');
-  RETURN (dp._turbo('enable', arguments || dp._relation_name(relation)))::bigint;
+  view := (dp._turbo('enable', arguments || dp._relation_name(relation)))::bigint;
+  kind := format_type(dp._partition_type(relation), NULL);
 END $$;
-COMMENT ON FUNCTION dp._enable_turbo(regclass, jsonb) IS 'Checks and records a Turbo view; dp.enable_turbo adds what only the table''s owner can do.';
+COMMENT ON FUNCTION dp._enable_turbo(regclass, jsonb) IS 'Checks and records a Turbo view: its number, and the type of its partition key; dp.enable_turbo adds what only the table''s owner can do.';
 REVOKE ALL ON FUNCTION dp._enable_turbo(regclass, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp._enable_turbo(regclass, jsonb) TO dp_admin;
 
@@ -21,7 +22,7 @@ CREATE PROCEDURE dp.enable_turbo(
   settings                jsonb DEFAULT '{}')
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  view bigint;
+  made record;
 BEGIN
   IF partition_by IS NOT NULL AND partition_key_is_public IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('in which partition a row is would be public, so %I must be', partition_by),
@@ -36,12 +37,11 @@ BEGIN
   IF jsonb_typeof(settings) IS DISTINCT FROM 'object' THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'settings is an object', HINT = 'settings => ''{"tau": 0.05, "c0": 100}''';
   END IF;
-  view := dp._enable_turbo(relation, jsonb_build_object('attributes', to_jsonb(attributes), 'alpha', alpha::text, 'beta', beta::text, 'partition_by', partition_by,
+  made := dp._enable_turbo(relation, jsonb_build_object('attributes', to_jsonb(attributes), 'alpha', alpha::text, 'beta', beta::text, 'partition_by', partition_by,
     'scale', scale::text, 'scale_epsilon', scale_epsilon::text, 'settings', settings || jsonb_build_object('planner', planner)));
   IF partition_by IS NOT NULL THEN
     -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
-    EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, view, partition_by,
-      (SELECT format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = partition_by));
+    EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, made.view, partition_by, made.kind);
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) IS
