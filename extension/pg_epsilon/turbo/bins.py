@@ -128,7 +128,8 @@ class Query:
 
     @cached_property
     def index(self) -> Any:
-        """What selects the bins of an array of `shape` (box) or of N bins (bitmap): slices where it can."""
+        """What selects the bins: slices of an array of `shape` where each attribute's bins are a progression, else
+        their numbers in an array of N."""
         import numpy as np
 
         if self.bitmap is not None:
@@ -136,16 +137,27 @@ class Query:
         steps = [_as_slice(size, selected) for size, selected in self._axes]
         if all(step is not None for step in steps):
             return tuple(steps)
-        return np.ix_(*(range(size) if s is None else s for size, s in self._axes))
+        flat = np.zeros(1, np.intp)
+        for size, selected in self._axes:
+            chosen = np.arange(size) if selected is None else np.array(selected)
+            flat = (flat[:, None] * size + chosen).ravel()
+        return flat
+
+    @property
+    def _sliced(self) -> bool:
+        return isinstance(self.index, tuple)
 
     def of(self, array: Array) -> Array:
         """The selected cells of an array of N bins: a view for slices, a copy otherwise."""
-        cells: Array = (array if self.bitmap is not None else array.reshape(self.shape))[self.index]
+        cells: Array = array.reshape(self.shape)[self.index] if self._sliced else array.take(self.index)
         return cells
 
     def put(self, array: Array, cells: Array) -> None:
         """Set the selected cells."""
-        (array if self.bitmap is not None else array.reshape(self.shape))[self.index] = cells
+        if self._sliced:
+            array.reshape(self.shape)[self.index] = cells
+        else:
+            array[self.index] = cells
 
     @cached_property
     def weights(self) -> Array | None:
@@ -155,7 +167,7 @@ class Query:
         if self.values is None:
             return None
         flat = np.frombuffer(self.values, np.int64)
-        return flat if self.bitmap is not None else flat.reshape([_count(size, s) for size, s in self._axes])
+        return flat.reshape([_count(size, s) for size, s in self._axes]) if self._sliced else flat
 
     def total(self, counts: Array) -> int:
         """The exact integer value on a table of counts per bin."""

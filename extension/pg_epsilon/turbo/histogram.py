@@ -23,6 +23,7 @@ _HEAD = struct.Struct("<4sIIIId")  # magic, N, updates, global threshold, bypass
 _MAGIC = b"TN1\0"
 _EVENT = struct.Struct("<B32sd")
 _SMALL, _LARGE = 1e-100, 1e100
+_SUMMED, _RESUM = 4096, 64  # Z is the sum itself up to so many bins; else it is summed anew every so many updates
 
 
 class Change(IntEnum):
@@ -151,12 +152,18 @@ class Histogram:
         if step == 0:
             return
         cells, weights = query.of(self.weights), query.weights
-        factor: Any = math.exp(step) if weights is None else np.exp(weights * (step / query.unit))
-        moved = cells * factor
-        self.mass += float(moved.sum()) - float(cells.sum())
-        query.put(self.weights, moved)
+        if weights is None:
+            factor = math.exp(step)
+            self.mass += float(cells.sum()) * (factor - 1)
+            query.put(self.weights, cells * factor)
+        else:
+            moved = cells * np.exp(weights * (step / query.unit))
+            self.mass += float(moved.sum()) - float(cells.sum())
+            query.put(self.weights, moved)
         query.put(self.counts, query.of(self.counts) + np.int32(1))
         self.updates += 1
+        if len(self.weights) <= _SUMMED or self.updates % _RESUM == 0:
+            self.mass = float(self.weights.sum())
         if not _SMALL < self.mass < _LARGE:
             self.rescale()
 
