@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -32,14 +33,18 @@ hour start_station end_station; age start_station end_station"""
 
 @dataclass(frozen=True)
 class Workload:
-    """scales: rows per partition (public here). pool: the queries. truths: [query, partition], exact."""
+    """scales: rows per partition, public here. pool: the queries. counts: [partition, bin]. truths: [query, partition].
+
+    answer: counts → truths, for any table.
+    """
 
     name: str
     domain: Domain
     scales: list[int]
     pool: list[Query]
-    truths: Array
     counts: Array
+    truths: Array
+    answer: Callable[[Array], Array]
 
 
 def _module(name: str) -> ModuleType:
@@ -71,15 +76,19 @@ def _blocks() -> Array:
 @lru_cache(maxsize=1)
 def covid() -> Workload:
     """N = 128, every combination of one non-empty subset of the values of each attribute: 34,425 counts."""
-    blocks = _blocks()
     shape = (2, 2, 4, 8)
     domain = Domain(shape)
     subsets = [[s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)] for n in shape]
-    one_hot = [np.array([[v in s for v in range(n)] for s in sets]) for n, sets in zip(shape, subsets, strict=True)]
-    table = blocks.reshape(PARTITIONS, *shape)
-    truths = np.einsum("tpgae,ip,jg,ka,le->ijklt", table, *(h.astype(np.int64) for h in one_hot), optimize=True)
+    sets = zip(shape, subsets, strict=True)
+    chosen = [np.array([[v in s for v in range(n)] for s in each], np.int64) for n, each in sets]
+
+    def answer(counts: Array) -> Array:
+        table = counts.reshape(-1, *shape)
+        return np.einsum("tpgae,ip,jg,ka,le->ijklt", table, *chosen, optimize=True).reshape(-1, len(table))
+
+    blocks = _blocks()
     pool = [box_query(domain, box) for box in itertools.product(*subsets)]
-    return Workload("covid", domain, [BLOCK] * PARTITIONS, pool, truths.reshape(len(pool), PARTITIONS), blocks)
+    return Workload("covid", domain, [BLOCK] * PARTITIONS, pool, blocks, answer(blocks), answer)
 
 
 @lru_cache(maxsize=1)
@@ -96,31 +105,29 @@ def citibike(rides: int = 21_096_261) -> Workload:
         np.savez_compressed(path, counts=np.array(weeks, np.int32))
     counts = np.load(path)["counts"]
     names, domain = list(maker.NAMES), Domain(tuple(maker.SHAPE))
-    table = counts.reshape(PARTITIONS, *domain.sizes)
-    pool, truths = [], []
-    for group in GROUP_BYS.replace("\n", " ").split(";"):
-        keys = sorted(names.index(name) for name in group.split())
-        others = tuple(i + 1 for i in range(len(names)) if i not in keys)
-        cells = table.sum(axis=others, dtype=np.int64).reshape(PARTITIONS, -1)
-        truths.append(cells.T)
+    groups = [sorted(names.index(n) for n in group.split()) for group in GROUP_BYS.replace("\n", " ").split(";")]
+
+    def answer(counts: Array) -> Array:
+        table = counts.reshape(-1, *domain.sizes)
+        others = [tuple(i + 1 for i in range(len(names)) if i not in keys) for keys in groups]
+        return np.concatenate(
+            [table.sum(axis=axes, dtype=np.int64).reshape(len(table), -1) for axes in others], axis=1
+        ).T
+
+    pool = []
+    for keys in groups:
         for cell in itertools.product(*(range(domain.sizes[k]) for k in keys)):
-            chosen = dict(zip(keys, cell, strict=True))
-            pool.append(box_query(domain, [[chosen[i]] if i in chosen else None for i in range(len(names))]))
+            values = dict(zip(keys, cell, strict=True))
+            pool.append(box_query(domain, [[values[i]] if i in values else None for i in range(len(names))]))
     scales = counts.sum(axis=1, dtype=np.int64).tolist()
-    return Workload("citibike", domain, scales, pool, np.concatenate(truths), counts)
+    return Workload("citibike", domain, scales, pool, counts, answer(counts), answer)
 
 
 def merged(load: Workload, partitions: int) -> Workload:
     """The first partitions as one table."""
-    first = slice(0, partitions)
-    return Workload(
-        load.name,
-        load.domain,
-        [sum(load.scales[first])],
-        load.pool,
-        load.truths[:, first].sum(axis=1, keepdims=True),
-        load.counts[first].sum(axis=0, dtype=np.int64)[None],
-    )
+    counts = load.counts[:partitions].sum(axis=0, dtype=np.int64)[None]
+    truths = load.truths[:, :partitions].sum(axis=1, keepdims=True)
+    return replace(load, scales=[sum(load.scales[:partitions])], counts=counts, truths=truths)
 
 
 def picks(pool: int, count: int, skew: float, seed: int) -> Array:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 
 from benchmarks.turbo_data import Array, Workload
 from pg_epsilon.accounting.margins import Number
 from pg_epsilon.noise import Noise
-from pg_epsilon.turbo import bypass, nodes, tree
+from pg_epsilon.turbo import bypass, nodes, tree, window
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import MemoryBooks
-from pg_epsilon.turbo.split import Node
+from pg_epsilon.turbo.calibration import sum_quantile
+from pg_epsilon.turbo.split import WHOLE, Node, dyadic
 from pg_epsilon.turbo.view import View
 
 
@@ -95,60 +97,223 @@ class Outcome:
         self.budget.append(spent)
 
 
-def every(count: int) -> int:
-    """How often the budget is noted."""
-    return max(1, count // 100)
+@dataclass(frozen=True)
+class Case:
+    """One experiment: a table, a view, and a sequence of queries, each on a window of partitions.
+
+    growing: a partition is sealed when the first query names it. asked: indices into the pool. spans: [first, last].
+    """
+
+    name: str
+    load: Workload
+    view: View
+    asked: Array
+    spans: Array
+    growing: bool = False
+    seed: int = 1
+
+    @property
+    def partitions(self) -> int:
+        return len(self.load.scales)
+
+    @property
+    def alpha(self) -> float:
+        return float(self.view.prices.alpha)
+
+    @property
+    def beta(self) -> Fraction:
+        return self.view.prices.beta
+
+    def every(self) -> int:
+        """How often the budget is noted."""
+        return max(1, len(self.asked) // 100)
+
+    def sums(self) -> Array:
+        return prefix(self.load.truths)
 
 
-def single(load: Workload, view: View, asked: Array, method: str, seed: int = 1) -> Outcome:
-    """A view that is not partitioned, answered by PMW-Bypass or vanilla PMW, one query at a time."""
-    books, noise, out = PoolBooks(load), Seeded(seed), Outcome(method)
-    allowed, step = float(view.prices.alpha) * load.scales[0], every(len(asked))
-    for n, i in enumerate(asked, 1):
-        query = load.pool[i]
-        (reply,) = bypass.answer([query], view, books, noise)
+def prefix(table: Array) -> Array:
+    """Sums of the first columns: column i is the sum of those before it."""
+    return np.pad(np.cumsum(table, axis=1), ((0, 0), (1, 0)))
+
+
+def turbo(case: Case, method: str = "turbo") -> Outcome:
+    """Turbo as the view says: PMW-Bypass or vanilla PMW on one node, the tree or [R]'s windows over several."""
+    books, noise, out = PoolBooks(case.load), Seeded(case.seed), Outcome(method)
+    newest, sums = -1, case.sums()
+    for n, (i, (first, last)) in enumerate(zip(case.asked.tolist(), case.spans.tolist(), strict=True), 1):
+        while case.growing and newest < last:
+            newest += 1
+            nodes.sealed(newest, case.view, books)
+        query = case.load.pool[i]
+        if case.partitions == 1:
+            (reply,) = bypass.answer([query], case.view, books, noise)
+        elif case.view.scope == "window":
+            (reply,) = window.answer([query], first, last, case.view, books, noise)
+        else:
+            (reply,) = tree.answer([query], first, last, case.view, books, noise)
         assert reply.value is not None
-        out.note(reply.path, abs(reply.value - int(load.truths[i, 0])), allowed)
-        if n % step == 0:
+        truth = int(sums[i, last + 1] - sums[i, first])
+        out.note(reply.path, abs(reply.value - truth), case.alpha * books.scale(first, last))
+        if n % case.every() == 0:
             out.mark(n, books.average_spent())
     out.paid = dict(books.paid)
     return out
 
 
-def windows(asked: Array, partitions: int, seed: int) -> Array:
-    """A window of 1 … partitions partitions at a random place for each query: [first, last] per row."""
+def pmw(case: Case) -> Outcome:
+    """Vanilla PMW, with 4 ln(1/beta) for tests and hard answers: what an epoch's accuracy needs (E-6)."""
+    prices = replace(case.view.prices, printed=True)
+    return turbo(replace(case, view=replace(case.view, mode="pmw", prices=prices)), "pmw")
+
+
+def flat(case: Case) -> Outcome:
+    """Turbo with one node for each partition (Question 6)."""
+    return turbo(replace(case, view=replace(case.view, planner="flat")), "flat")
+
+
+def artifact(case: Case) -> Outcome:
+    """Turbo with a sparse vector for each window."""
+    return turbo(replace(case, view=replace(case.view, scope="window")), "window")
+
+
+class Ledger:
+    """What a method without a histogram pays, and the answers' errors, by noise of the same law."""
+
+    def __init__(self, case: Case, method: str) -> None:
+        self.case, self.out = case, Outcome(method)
+        self.spent = np.zeros(case.partitions)
+        self.rows = np.concatenate(([0], np.cumsum(case.load.scales)))
+        self._rng = np.random.default_rng(case.seed)
+
+    def tolerance(self, first: int, last: int) -> float:
+        return self.case.alpha * float(self.rows[last + 1] - self.rows[first])
+
+    def draw(self, epsilon: float) -> int:
+        both = self._rng.geometric(-math.expm1(-epsilon), 2)
+        return int(both[0] - both[1])
+
+    def answered(self, n: int, path: str, error: float, first: int, last: int) -> None:
+        self.out.note(path, abs(error), self.tolerance(first, last))
+        if n % self.case.every() == 0:
+            self.out.mark(n, float(self.spent.mean()))
+
+    def asked(self) -> Iterator[tuple[int, int, int, int]]:
+        """(n, query, first, last); a query of all rows is left out: it costs no method anything."""
+        trivial = [query.trivial for query in self.case.load.pool]
+        for n, (i, (first, last)) in enumerate(zip(self.case.asked.tolist(), self.case.spans.tolist(), strict=True), 1):
+            if trivial[i]:
+                self.answered(n, "trivial", 0, first, last)
+            else:
+                yield n, i, first, last
+
+
+def direct(case: Case, method: str, cached: bool) -> Outcome:
+    """Laplace noise for every query on its window; cached: once for each query and window."""
+    ledger, kept = Ledger(case, method), dict[tuple[int, int, int], int]()
+    x = float(sum_quantile(1, case.beta))
+    for n, i, first, last in ledger.asked():
+        key = (i, first, last)
+        hit = cached and key in kept
+        if not hit:
+            epsilon = x / ledger.tolerance(first, last)
+            ledger.spent[first : last + 1] += epsilon
+            kept[key] = ledger.draw(epsilon)
+        ledger.answered(n, "exact" if hit else "r3", kept[key], first, last)
+    return ledger.out
+
+
+def exact(case: Case) -> Outcome:
+    """The exact cache."""
+    return direct(case, "exact", cached=True)
+
+
+def laplace(case: Case) -> Outcome:
+    """No cache."""
+    return direct(case, "laplace", cached=False)
+
+
+def tree_exact(case: Case) -> Outcome:
+    """The exact cache over dyadic nodes: a node's noisy answer serves every window that has the node."""
+    ledger, kept = Ledger(case, "tree-exact"), dict[tuple[int, Node], tuple[float, int]]()
+    for n, i, first, last in ledger.asked():
+        cover = dyadic(first, last)
+        epsilon, error, fresh = float(sum_quantile(len(cover), case.beta)) / ledger.tolerance(first, last), 0, False
+        for node in cover:
+            if kept.get((i, node), (0.0, 0))[0] < epsilon:
+                kept[i, node], fresh = (epsilon, ledger.draw(epsilon)), True
+                ledger.spent[node.first : node.last + 1] += epsilon
+            error += kept[i, node][1]
+        ledger.answered(n, "r3" if fresh else "exact", error, first, last)
+    return ledger.out
+
+
+def synopsis(case: Case) -> Outcome:
+    """All bins of each partition by noise, when it is sealed: t*_N(beta) / (alpha n~), for queries fixed beforehand."""
+    ledger, newest = Ledger(case, "synopsis"), -1 if case.growing else case.partitions - 1
+    x, rng = float(sum_quantile(case.load.domain.bins, case.beta)), np.random.default_rng(case.seed)
+    epsilons = np.array([x / ledger.tolerance(p, p) for p in range(case.partitions)])
+    chances = -np.expm1(-epsilons)[:, None]
+    shape = (case.partitions, case.load.domain.bins)
+    errors = prefix(case.load.answer(rng.geometric(chances, shape) - rng.geometric(chances, shape)))
+    for n, i, first, last in ledger.asked():
+        newest = max(newest, last)
+        ledger.spent[: newest + 1] = epsilons[: newest + 1]
+        ledger.answered(n, "synopsis", float(errors[i, last + 1] - errors[i, first]), first, last)
+    return ledger.out
+
+
+METHODS: dict[str, Callable[[Case], Outcome]] = {
+    "turbo": turbo,
+    "exact": exact,
+    "tree-exact": tree_exact,
+    "pmw": pmw,
+    "laplace": laplace,
+    "synopsis": synopsis,
+    "flat": flat,
+    "window": artifact,
+}
+
+
+def whole(asked: Array) -> Array:
+    """Every query on the one partition."""
+    return np.zeros((len(asked), 2), int)
+
+
+def windows(asked: Array, partitions: int, seed: int, longest: int | None = None) -> Array:
+    """A window of 1 … longest partitions (default: all) at a random place for each query."""
     rng = np.random.default_rng(seed)
-    length = rng.integers(1, partitions + 1, len(asked))
+    length = rng.integers(1, (longest or partitions) + 1, len(asked))
     first = (rng.random(len(asked)) * (partitions - length + 1)).astype(int)
     return np.stack([first, first + length - 1], axis=1)
 
 
 def stream(asked: Array, partitions: int, seed: int) -> Array:
-    """Queries of the latest 1 … available partitions, which arrive one by one while the queries do."""
+    """Queries of the latest 1 … available partitions, which arrive one by one while the queries do (Poisson)."""
     rng = np.random.default_rng(seed)
-    gaps = rng.poisson(len(asked) / partitions, partitions)
-    newest = np.repeat(np.arange(partitions), gaps)
-    newest = np.pad(newest, (0, max(0, len(asked) - len(newest))), constant_values=partitions - 1)[: len(asked)]
+    arrived = np.cumsum(rng.poisson(len(asked) / partitions, partitions))
+    newest = np.minimum(np.searchsorted(arrived, np.arange(len(asked)), side="right"), partitions - 1)
     length = 1 + (rng.random(len(asked)) * (newest + 1)).astype(int)
     return np.stack([newest - length + 1, newest], axis=1)
 
 
-def partitioned(
-    load: Workload, view: View, asked: Array, spans: Array, method: str, *, growing: bool = False, seed: int = 1
-) -> Outcome:
-    """Windows over partitions, answered by the tree; `growing`: partitions are sealed as queries first name them."""
-    books, noise, out = PoolBooks(load), Seeded(seed), Outcome(method)
-    step, newest = every(len(asked)), -1
-    alpha, sums = float(view.prices.alpha), np.pad(np.cumsum(load.truths, axis=1), ((0, 0), (1, 0)))
-    for n, (i, (first, last)) in enumerate(zip(asked.tolist(), spans.tolist(), strict=True), 1):
-        while growing and newest < last:
-            newest += 1
-            nodes.sealed(newest, view, books)
-        (reply,) = tree.answer([load.pool[i]], first, last, view, books, noise)
-        assert reply.value is not None
-        truth = int(sums[i, last + 1] - sums[i, first])
-        out.note(reply.path, abs(reply.value - truth), alpha * books.scale(first, last))
-        if n % step == 0:
-            out.mark(n, books.average_spent())
-    out.paid = dict(books.paid)
-    return out
+def convergence(load: Workload, view: View, asked: Array, seed: int = 1) -> tuple[int | None, list[tuple[int, float]]]:
+    """§6.15: every 500 queries the share of 1,000 queries that the histogram answers within alpha / 2.
+
+    Returns the number of updates at which it first was 0.9, and (updates, share) as it went. Reads true answers
+    without noise: only for tables that are made up.
+    """
+    books, noise, found = PoolBooks(load), Seeded(seed), None
+    sample = np.random.default_rng(seed).choice(len(load.pool), 1000)
+    seen: list[tuple[int, float]] = []
+    for n, i in enumerate(asked.tolist(), 1):
+        bypass.answer([load.pool[i]], view, books, noise)
+        if n % 500 == 0:
+            node = books.nodes[WHOLE]
+            off = [abs(node.estimate(load.pool[j], load.scales[0]) - int(load.truths[j, 0])) for j in sample]
+            share = float(np.mean(np.array(off) < float(view.prices.alpha) / 2 * load.scales[0]))
+            seen.append((node.updates, share))
+            if share >= 0.9 and found is None:
+                found = node.updates
+                break
+    return found, seen

@@ -22,9 +22,10 @@ def exhausted() -> DPError:
 
 
 def heuristic_of(view: View) -> Heuristic:
-    """The view's, or that of vanilla PMW: always ready, rate alpha/8."""
+    """The view's, or that of vanilla PMW: always ready, one rate."""
     if view.mode == "pmw":
-        return replace(view.heuristic, c0=0, s0=0, rates=((0.0, float(view.prices.alpha) / 8),))
+        rate = float(view.prices.alpha) / 8 if view.pmw_rate is None else view.pmw_rate
+        return replace(view.heuristic, c0=0, s0=0, rates=((0.0, rate),))
     return view.heuristic
 
 

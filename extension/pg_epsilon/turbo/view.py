@@ -19,7 +19,7 @@ class View:
     planner: "tree" or "flat" (§6.10). longest: the longest window of a forest, a power of two (§6.12); None: one tree.
     scope: what a sparse vector is for, "run" (Alg. 2) or "window" (§6.11, [R]). warm: new nodes copy older ones
     (§6.13), mix: how much of the uniform distribution is added then. free_only: with the budget used up, go on testing
-    while an epoch is open (§6.9, line 19).
+    while an epoch is open (§6.9, line 19). pmw_rate: the learning rate of "pmw"; None: alpha/8.
     """
 
     domain: Domain
@@ -33,6 +33,7 @@ class View:
     warm: bool = False
     mix: float = 0.0
     free_only: bool = False
+    pmw_rate: float | None = None
 
     @property
     def unit(self) -> int:
