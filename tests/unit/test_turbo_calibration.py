@@ -74,7 +74,11 @@ def discrete_tail(epsilon: float, k: int, m: int) -> float:
     """Pr[|sum of k DLap(epsilon)| > m], by convolution."""
     reach = math.ceil(60 / epsilon) + 2
     one = np.exp(-epsilon * np.abs(np.arange(-reach, reach + 1)))
-    one /= one.sum()
+    return summed_tail(one / one.sum(), k, m)
+
+
+def summed_tail(one: np.ndarray, k: int, m: int) -> float:
+    """Pr[|sum of k| > m]."""
     law = one
     for _ in range(k - 1):
         law = np.convolve(law, one)
@@ -111,6 +115,15 @@ def test_gaussian_answers_are_as_accurate_as_promised() -> None:
         assert gaussian_tail(gaussian_scale(1, draw.amount), 501) <= float(beta)
     four, one = gaussian.node(4, 10_000), gaussian.node(1, 10_000)
     assert float(four.amount) == pytest.approx(4 * float(one.amount), rel=1e-9)
+
+
+def test_sums_of_gaussian_answers_are_as_accurate_as_promised() -> None:
+    """Exactly, by convolution, also where sigma is below 1."""
+    for scale, k in ((25, 3), (90, 2), (333, 3), (1000, 5)):
+        sigma = gaussian_scale(1, Calibration(ALPHA, BETA, gaussian=True).node(k, scale).amount)
+        reach = math.ceil(12 * sigma) + 2
+        one = np.exp(-((np.arange(-reach, reach + 1) / sigma) ** 2) / 2)
+        assert summed_tail(one / one.sum(), k, math.floor(ALPHA * scale)) <= float(BETA) / 2
 
 
 def test_gaussian_answers_that_keep_the_updates_right() -> None:

@@ -163,10 +163,13 @@ def test_a_leaf_that_cannot_pay_refuses_the_whole_request() -> None:
 
 def test_partitions_without_rows_are_left_out() -> None:
     shelf = MemoryBooks(COUNTS[:4], [10_000, 0, 10_000, 10_000])
+    flat = replace(READY, planner="flat")
     noise = Scripted()
     reply = one(ROW[0], (1, 2), UNREADY, shelf, noise)
     assert [label for label, _, _ in noise.draws] == ["turbo node 0:2-2"]
     assert reply.value == true(ROW[0], 2, 2)
+    one(ROW[1], (0, 2), flat, shelf, Scripted(True))
+    assert shelf.spent[0, 1] == 0, "a run around it does not pay for it"
     empty = MemoryBooks(COUNTS[:1], [0])
     assert one(ROW[0], (0, 0), UNREADY, empty, Scripted()) == (0, "trivial", None)
 

@@ -225,16 +225,24 @@ def _draw(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction)
     return Draw("laplace", amount)
 
 
+def _normal_quantile(beta: Fraction) -> Fraction:
+    """z with Pr[|N(0, 1)| > z] <= beta, a little more than needed."""
+    return Fraction(-NormalDist().inv_cdf(float(beta) / 2 * (1 - 1e-5)))
+
+
 def _gaussian_amount(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction) -> Decimal:
     """rho = 1 / (2 sigma^2), sigma in rows: D / (sqrt(count) z), z the normal quantile of beta/2 (§6.14).
 
     The tail of discrete Gaussian noise beyond m is at most the normal one beyond m + 1/2 (margins.gaussian_tail); that
-    of a sum differs from it by less than 1e-6, relatively, for sigma >= 1, and z is taken for a beta smaller by that.
+    of a sum differs from it by less than 1e-6, relatively, for sigma >= 1, and z is taken for a beta smaller by that;
+    below, a union bound is used.
     """
-    z = Fraction(NormalDist().inv_cdf(1 - float(beta) / 2 * (1 - 1e-5)))
-    sigma_squared = _denominator(how.tolerance(scale)) ** 2 / (count * z * z)
+    tolerance = how.tolerance(scale)
+    sigma_squared = _denominator(tolerance) ** 2 / (count * _normal_quantile(beta) ** 2)
+    if count > 1 and sigma_squared < 1:
+        sigma_squared = (_denominator(tolerance / count) / _normal_quantile(beta / count)) ** 2
     if how.preserving is not None:
-        reach = how.preserving * how.tolerance(scale)
+        reach = how.preserving * tolerance
         sigma_squared = min(sigma_squared, reach**2 / (Fraction(72 * math.log(2)) + 12 * how.preserving * x))
     return _up(1 / (2 * sigma_squared))
 

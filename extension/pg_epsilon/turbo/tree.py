@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.turbo import sparse_vector
@@ -60,6 +61,17 @@ class Plan:
     @property
     def key(self) -> str:
         return run_key(self.run)
+
+
+def spans(nodes: Sequence[Node], charge: Charge, why: str) -> list[Payment]:
+    """One charge on every leaf of these nodes, which are in order; neighbours are one payment."""
+    found: list[Payment] = []
+    for node in nodes:
+        if found and found[-1].last == node.first - 1:
+            found[-1] = found[-1]._replace(last=node.last)
+        else:
+            found.append(Payment(node.first, node.last, charge, why))
+    return found
 
 
 def merge(amounts: dict[int, Draw], why: str) -> list[Payment]:
@@ -185,17 +197,15 @@ class _Request:
     def _epsilon(self, plan: Plan) -> Decimal:
         return self.view.prices.run_epoch(plan.run_scale)
 
-    def _opening(self, plan: Plan) -> Payment:
-        return Payment(plan.run[0].first, plan.run[-1].last, epoch_charge(self._epsilon(plan)), "epoch")
+    def _opening(self, plan: Plan) -> list[Payment]:
+        return spans(plan.run, epoch_charge(self._epsilon(plan)), "epoch")
 
-    def _failing(self, plan: Plan) -> Payment:
-        charge = self.view.prices.run_hard(plan.run_scale).charge()
-        return Payment(plan.run[0].first, plan.run[-1].last, charge, "hard")
+    def _failing(self, plan: Plan) -> list[Payment]:
+        return spans(plan.run, self.view.prices.run_hard(plan.run_scale).charge(), "hard")
 
     def _worst(self, plan: Plan) -> list[Payment]:
-        if self.books.sparse_vector(plan.key).active:
-            return [self._failing(plan)]
-        return [self._opening(plan), self._failing(plan)]
+        active = self.books.sparse_vector(plan.key).active
+        return self._failing(plan) if active else [*self._opening(plan), *self._failing(plan)]
 
     def _surely(self, key: str, members: dict[int, Plan]) -> dict[int, Answer]:
         """`_run`; once a FAIL is out, no error may roll it back, of whichever run (E-22)."""
@@ -211,7 +221,7 @@ class _Request:
         some = next(iter(members.values()))
         state = self.books.sparse_vector(key)
         if not state.active:
-            self.books.pay([self._opening(some)])
+            self.books.pay(self._opening(some))
             threshold = self.view.prices.threshold(some.run_scale, self.view.unit)
             state = sparse_vector.opened(
                 state, key, threshold, sensitivity=self.view.unit, epsilon=self._epsilon(some), noise=self.noise
@@ -243,7 +253,7 @@ class _Request:
         return sparse_vector.passes(state, key, error, sensitivity=self.view.unit, noise=self.noise)
 
     def _after_fail(self, plans: Sequence[Plan], estimate: int) -> list[int]:
-        self.books.pay([self._failing(plans[0])])
+        self.books.pay(self._failing(plans[0]))
         hard = self.view.prices.run_hard(plans[0].run_scale)
         noisy = hard.release([self._truth(plan) for plan in plans], self.unit, self.noise, "turbo r2")
         for plan, value in zip(plans, noisy, strict=True):
