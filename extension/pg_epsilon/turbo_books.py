@@ -238,9 +238,9 @@ class SqlBooks:
 
     def sparse_vector(self, key: str) -> SparseVector:
         found = self._execute(
-            "SELECT s.epoch, s.epsilon::text, CASE WHEN s.data_version = $3 AND s.incarnation = i.id"
+            "SELECT s.epoch, s.epsilon::text, CASE WHEN s.data_version = $3 AND NOT dp._frozen(s.incarnation)"
             " THEN s.threshold::text END AS threshold"
-            " FROM dp.turbo_sv s, dp.incarnation i WHERE s.view = $1 AND s.run = $2" + self._for_update,
+            " FROM dp.turbo_sv s WHERE s.view = $1 AND s.run = $2" + self._for_update,
             ["bigint", "text", "bigint"],
             [self._view.view, key, self._run_version(key)],
         )

@@ -194,6 +194,9 @@ def _number_grid(column: Column, lower: str, upper: str, resolution: str | None,
     low_sql, high_sql, step_sql = (f"'{number:f}'::pg_catalog.numeric" for number in (low, high, step))
 
     def cell(x: str) -> tuple[str, str]:
+        if kind is Kind.INT and max(abs(low), abs(high), step) < 2**62:  # within these ends nothing overflows
+            value = f"{x}::pg_catalog.int8"
+            return f"{value} >= {low:f} AND {value} <= {high:f}", f"(({value} - ({low:f})) / {step:f})"
         value = f"{x}::pg_catalog.numeric" if kind is Kind.INT else x
         return f"{value} >= {low_sql} AND {value} <= {high_sql}", f"pg_catalog.div({value} - {low_sql}, {step_sql})"
 
