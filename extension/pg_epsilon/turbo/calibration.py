@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.margins import checked_beta, laplace_epsilon, rational
@@ -146,6 +146,7 @@ class Calibration:
     printed: bool = False
     gaussian: bool = False
     preserving: Fraction | None = None
+    _kept: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 < rational(self.alpha, "alpha") < 1:
@@ -165,31 +166,45 @@ class Calibration:
 
     def direct(self, scale: int) -> Draw:
         """One answer by noise alone (bypass, exact cache)."""
-        return _draw(self, scale, 1, self._x(self.beta), self.beta)
+        return self._draw("direct", 1, scale, self.beta)
 
     def hard(self, scale: int) -> Draw:
         """The answer after a FAIL: beta/2, the other half being the epoch's."""
-        return _draw(self, scale, 1, self._x(self.beta / 2), self.beta / 2)
+        return self._draw("hard", 1, scale, self.beta / 2)
 
     def epoch(self, scale: int) -> Decimal:
         """epsilon of an epoch, which costs three times as much; x = 4 ln(1/beta), because of E-6."""
-        return _laplace_amount(self.tolerance(scale), 4 * log_inverse(self.beta))
+        return self._epoch("epoch", scale, self.beta)
 
     def node(self, count: int, scale: int) -> Draw:
         """One of `count` nodes whose noise adds up, over `scale` rows together: beta/2 for their sum."""
-        return _draw(self, scale, count, self._x(self.beta / 2, count), self.beta / 2)
+        return self._draw("node", count, scale, self.beta / 2)
 
     def run_hard(self, scale: int) -> Draw:
         """The answer of a run of nodes after a FAIL: beta/4."""
-        return _draw(self, scale, 1, self._x(self.beta / 4), self.beta / 4)
+        return self._draw("run_hard", 1, scale, self.beta / 4)
 
     def run_epoch(self, scale: int) -> Decimal:
         """epsilon of an epoch of a run of nodes: x = 4 ln(2/beta)."""
-        return _laplace_amount(self.tolerance(scale), 4 * log_inverse(self.beta / 2))
+        return self._epoch("run_epoch", scale, self.beta / 2)
 
     def window_node(self, count: int, scale: int) -> Draw:
         """As `node`, with all of beta: [R]'s `sv_scope` window."""
-        return _draw(self, scale, count, self._x(self.beta, count), self.beta)
+        return self._draw("window_node", count, scale, self.beta)
+
+    def _draw(self, name: str, count: int, scale: int, beta: Fraction) -> Draw:
+        key = (name, count, scale)
+        if key not in self._kept:
+            self._kept[key] = _draw(self, scale, count, self._x(beta, count), beta)
+        found: Draw = self._kept[key]
+        return found
+
+    def _epoch(self, name: str, scale: int, beta: Fraction) -> Decimal:
+        key = (name, 1, scale)
+        if key not in self._kept:
+            self._kept[key] = _laplace_amount(self.tolerance(scale), 4 * log_inverse(beta))
+        found: Decimal = self._kept[key]
+        return found
 
     def _x(self, beta: Fraction, count: int = 1) -> Fraction:
         if self.printed:
@@ -201,7 +216,6 @@ def _denominator(tolerance: Fraction) -> Fraction:
     return min(tolerance, math.floor(tolerance) + Fraction(1, 2))
 
 
-@lru_cache(maxsize=65536)
 def _laplace_amount(tolerance: Fraction, x: Fraction) -> Decimal:
     return _up(x / _denominator(tolerance))
 
@@ -214,7 +228,6 @@ def sum_draw(tolerance: Fraction, count: int, beta: Fraction) -> Draw:
     return Draw("laplace", amount)
 
 
-@lru_cache(maxsize=65536)
 def _draw(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction) -> Draw:
     tolerance = how.tolerance(scale)
     if how.gaussian:

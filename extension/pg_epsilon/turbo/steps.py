@@ -72,7 +72,7 @@ class Learner:
 
     def beyond(self, query: Query, off: int, scale: int, change: Change) -> None:
         """Learn in the direction in which an answer over `scale` rows is off, if by more than tau alpha times them."""
-        margin = self.heuristic.tau * float(self._view.prices.tolerance(scale)) * query.unit
+        margin = self.heuristic.tau * float(self._view.prices.alpha) * scale * query.unit
         self._apply(Event(change, query.id, self._step(query, off) if abs(off) > margin else 0.0), query)
 
     def internal(self, query: Query, off: int) -> None:
