@@ -7,13 +7,14 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 from report import Row, row
 
 from benchmarks.turbo_data import Workload, citibike, covid, merged, picks
 from benchmarks.turbo_experiments import PoolBooks
 from pg_epsilon.noise import Noise, current
 from pg_epsilon.turbo import bypass
-from pg_epsilon.turbo.bins import Query
+from pg_epsilon.turbo.bins import Query, box_query
 from pg_epsilon.turbo.calibration import Calibration
 from pg_epsilon.turbo.histogram import Heuristic
 from pg_epsilon.turbo.split import WHOLE
@@ -32,6 +33,14 @@ class Fails(Noise):
     ) -> bool:
         super().sparse_test(error, noisy_threshold, sensitivity=sensitivity, epsilon=epsilon, label=label)  # type: ignore[arg-type]
         return False
+
+
+def large(load: Workload, count: int = 60) -> Workload:
+    """Boxes of all values but one of each attribute, at random: about a sixth of the bins, nowhere contiguous."""
+    rng, sizes = np.random.default_rng(9), load.domain.sizes
+    pool = [box_query(load.domain, [rng.permutation(n)[: max(1, n - 1)] for n in sizes]) for _ in range(count)]
+    truths = np.array([[query.total(load.counts[0])] for query in pool])
+    return replace(load, name=load.name + "-large", pool=pool, truths=truths)
 
 
 def _milliseconds(load: Workload, path: str) -> float:
@@ -62,13 +71,14 @@ def _milliseconds(load: Workload, path: str) -> float:
 def measure() -> list[Row]:
     """Rows path_ms:PATH:TABLE and bytes_per_bin."""
     found = []
-    for load in (merged(covid(), 1), merged(citibike(), 50)):
+    rides = merged(citibike(), 50)
+    for load in (merged(covid(), 1), rides, large(rides)):
         for path, limit in LIMITS.items():
             name = f"path_ms:{NAMES.get(path, path)}:{load.name}"
             note = f"median, N = {load.domain.bins}, without reading the true count; baseline: the limit"
             found.append(row(name, _milliseconds(load, path), limit, note))
-    books = PoolBooks(merged(citibike(), 50))
-    view = View(citibike().domain, Calibration(Fraction(5, 100), Fraction(1, 1000)), replace(Heuristic(), c0=5))
-    bypass.answer([citibike().pool[1]], view, books, current())
-    per_bin = len(books.nodes[WHOLE].to_bytes()) / citibike().domain.bins
+    books = PoolBooks(rides)
+    view = View(rides.domain, Calibration(Fraction(5, 100), Fraction(1, 1000)), replace(Heuristic(), c0=5))
+    bypass.answer([rides.pool[1]], view, books, current())
+    per_bin = len(books.nodes[WHOLE].to_bytes()) / rides.domain.bins
     return [*found, row("bytes_per_bin", per_bin, 16, "a node's snapshot, N = 604,800")]
