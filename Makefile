@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint test test-all test-pg17 test-other test-bare test-user test-drivers demo demo-stop bench clean distclean
+.PHONY: help dev sql lint test test-all test-pg17 test-other test-bare test-user test-drivers test-timescale demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -36,6 +36,9 @@ test-user: dev sql ## a few tests as an ordinary user, who cannot become postgre
 test-drivers: dev sql ## real drivers: JDBC, ODBC, SQLAlchemy, node, pgcli, pgAdmin (installs them first)
 	@scripts/drivers.sh
 	@scripts/test.sh --drivers
+
+test-timescale: ## hypertables of a real TimescaleDB, on Debian 13 (in a chroot, unless this is one; needs root)
+	@scripts/chroot.sh trixie bash -c 'scripts/env.sh postgresql-17-timescaledb && make sql && scripts/test.sh --timescale'
 
 demo: dev sql ## real data, two analysts, a guided psql session through the proxy
 	@/usr/bin/python3 demo/demo.py start

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test`, `make test-all`, `make test-user`, `make test-drivers`: pytest within a time limit, then one line of verdict.
+# `make test` and its kin (test-all, test-user, test-drivers, test-timescale): pytest within a time limit, then a verdict.
 #
 # PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -13,6 +13,7 @@ case ${1:-} in
   "") name="make test" minutes=${TEST_MINUTES:-20} what=(-m "not slow") ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
   --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-10} what=(tests/drivers) workers=() ;;
+  --timescale) name="make test-timescale" minutes=${TEST_MINUTES:-5} what=(tests/timescale) workers=() ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
     name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients/test_{psql,psycopg,login,upstream,tpch}.py)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,12 +26,12 @@ _ALLOTMENT = (
     "SELECT epsilon::text, delta::text, delta_rdp::text, delta_add::text FROM dp.role_allotment"
     " WHERE role = $1 AND dataset = $2"
 )
-_LEDGER_ROW = (
+LEDGER_ROW = (
     "INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope,"
     " request, policy_version, data_version)"
     " VALUES (coalesce($1, gen_random_uuid()), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 )
-_LEDGER_TYPES = [
+LEDGER_TYPES = [
     "uuid",
     "name",
     "text",
@@ -254,7 +254,7 @@ class Catalog:
         for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
             decision = decide(cap, trees[role], plan.scope, plan.charges)
             if not decision.allowed:
-                raise _exhausted(plan, role, remaining(cap, trees[role], plan.scope))
+                raise exhausted(policy.dataset.name, role, plan.charge_text(), remaining(cap, trees[role], plan.scope))
             if not role:
                 amount = cap.amount(plan.charges)
             accounts.store(role, decision.updates)
@@ -272,8 +272,8 @@ class Catalog:
     ) -> None:
         policy = plan.request.policy
         self._execute(
-            _LEDGER_ROW,
-            _LEDGER_TYPES,
+            LEDGER_ROW,
+            LEDGER_TYPES,
             [
                 request_id,
                 who,
@@ -381,6 +381,16 @@ def closed() -> DPError:
     )
 
 
+def check_not_frozen(policy: Policy) -> None:
+    """DP006 where a charge could not be entered: what was released before stays readable (composition.md §12)."""
+    if policy.dataset.frozen:
+        raise DPError(
+            CHANNEL,
+            f"the accounts of dataset {policy.dataset.name} are frozen: this is a restored or cloned ledger",
+            "The administrator calls dp.confirm_ledger(dataset, add_epsilon => what was spent since the copy).",
+        )
+
+
 def _no_allotment(dataset: str, who: str | None = None) -> DPError:
     if who == PLANNER:
         return DPError(
@@ -395,13 +405,14 @@ def _no_allotment(dataset: str, who: str | None = None) -> DPError:
     )
 
 
-def _exhausted(plan: Plan, role: str, left: Remaining) -> DPError:
+def exhausted(dataset: str, role: str, charge: Mapping[str, str], left: Remaining) -> DPError:
+    """DP001: what was asked does not fit into the dataset's cap (role '') or the role's allotment."""
     own = f"the allotment of {PLANNER} in" if role == PLANNER else "your allotment in"
     whose = own if role else "the budget of"
-    asked = ", ".join(f"{name} {value}" for name, value in plan.charge_text().items())
+    asked = ", ".join(f"{name} {value}" for name, value in charge.items())
     return DPError(
         EXHAUSTED,
-        f"{whose} dataset {plan.request.policy.dataset.name} does not allow {asked} more",
+        f"{whose} dataset {dataset} does not allow {asked} more",
         f"epsilon {plain(left.epsilon)} is left. Ask with less, or repeat a question that was answered before:"
         " that is free.",
     )

@@ -21,7 +21,7 @@ from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.answer import shown
-from pg_epsilon.catalog import Catalog, closed, locked, not_published
+from pg_epsilon.catalog import Catalog, check_not_frozen, closed, locked, not_published
 from pg_epsilon.decide import synthetic
 from pg_epsilon.decide.question import Question
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError, ReadFailed
@@ -34,6 +34,8 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
+from pg_epsilon.turbo_engine import PaidFor, TurboEngine
+from pg_epsilon.turbo_owner import Owner
 
 _plans: dict[str, Any] = {}
 _pending: dict[str, Plan] = {}
@@ -57,6 +59,7 @@ def read(statement: str) -> list[dict[str, Any]]:
 
 
 catalog = Catalog(rows)
+turbo = TurboEngine(catalog, rows, noise.current)
 
 
 class _ShapeClosed(Exception):
@@ -72,8 +75,15 @@ def charge(request_id: str, who: str, request: str) -> str:
 
     def pay() -> dict[str, Any]:
         document = json.loads(request)
-        plan_ = _compile(document)
-        catalog.authorise(plan_.request, who)
+        asked = _request(document)
+        catalog.authorise(asked, who)
+        try:
+            by_turbo = turbo.reply(asked, _texts, request_id, who, document)
+        except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
+            return {"refusal": _refusal(_named(late.error))}
+        if by_turbo is not None:
+            return {"answer": by_turbo}
+        plan_ = _planned(asked)
         if catalog.is_closed(plan_.shape):
             raise closed()
         if not plan_.charges:
@@ -82,7 +92,7 @@ def charge(request_id: str, who: str, request: str) -> str:
         cached = None if plan_.request.fresh else catalog.cached(plan_)
         if cached is not None:
             return {"answer": _answer(plan_, cached.raw, cached.request_id, who, "cache", cached.as_of)}
-        _check_not_frozen(plan_.request.policy)
+        check_not_frozen(plan_.request.policy)
         catalog.pay(plan_, request_id, who, document)
         while len(_pending) >= _PENDING_MAX:
             _pending.pop(next(iter(_pending)))
@@ -135,18 +145,31 @@ def on_policy(call: str, arguments: str) -> str:
     return json.dumps(_attempt(lambda: {"value": _ON_POLICY[call](**json.loads(arguments))}))
 
 
+def on_turbo(call: str, arguments: str) -> str:
+    """{"value"} or {"refusal"} of what an owner does to a Turbo view. See dp._turbo."""
+    return json.dumps(_attempt(lambda: {"value": getattr(_owner, _ON_TURBO[call])(**json.loads(arguments))}))
+
+
+_owner = Owner(catalog, turbo.views, rows, noise.current)
+_ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", "reopen")}
+
+
 def _plan(request: Any) -> dict[str, Any]:
     """Dry run: what a request would do and cost (composition.md §9). See dp.dp_plan."""
     who = rows("SELECT dp._who()::text AS who")[0]["who"]
-    plan_ = _compile(request)
-    policy = plan_.request.policy
-    catalog.authorise(plan_.request, who)
+    asked = _request(request)
+    policy = asked.policy
+    catalog.authorise(asked, who)
+    by_turbo = turbo.plan(asked, _texts, who)
+    if by_turbo is not None:
+        return {**by_turbo, "request": asked.canonical()}
+    plan_ = _planned(asked)
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"
     info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
     if path == "direct":
-        _check_not_frozen(policy)
+        check_not_frozen(policy)
     paid = path == "direct"
     info["charge"] = {"worst": plan_.charge_text() if paid else {}, "best": plan_.best_text() if paid else {}}
     if plan_.decisions:
@@ -193,7 +216,7 @@ def _budget(dataset: str, who: str | None) -> dict[str, str]:
 
 def _import_price(schema: str, name: str, epsilon: str, delta: str) -> dict[str, Any]:
     """What an outside release about a protected relation adds to the accounts. See dp._import_release."""
-    _check_not_frozen(policy := catalog.policy(schema, name))
+    check_not_frozen(policy := catalog.policy(schema, name))
     return catalog.import_price(policy, Decimal(epsilon), Decimal(delta))
 
 
@@ -219,15 +242,22 @@ def _attempt(step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except _ShapeClosed as closing:
         catalog.close(closing.shape)
         error = closed()
-    except DPError as refused:
-        error = refused
     except plpy.SPIError as failed:
         if failed.sqlstate == "57014":
             raise
-        error = locked() if failed.sqlstate == "55P03" else _unfinished(failed)
+        error = _named(failed)
     except Exception as failed:
-        error = _unfinished(failed)
+        error = _named(failed)
     return {"refusal": _refusal(error)}
+
+
+def _named(failed: Exception) -> DPError:
+    """What is said of a failure: our own refusals as they are."""
+    if isinstance(failed, DPError):
+        return failed
+    if isinstance(failed, plpy.SPIError) and failed.sqlstate == "55P03":
+        return locked()
+    return _unfinished(failed)
 
 
 def _refusal(error: DPError) -> dict[str, str | None]:
@@ -271,12 +301,23 @@ def _server_facts() -> dict[str, Any]:
 
 def _compile(document: Any) -> Plan:
     """Request document → plan, against the policy of now."""
+    return _planned(_request(document))
+
+
+def _planned(request: Request) -> Plan:
+    if request.decide is not None and request.aggregates and not request.keys:
+        request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
+    return make_plan(request)
+
+
+def _request(document: Any) -> Request:
+    """Request document → what is asked, against the policy of now."""
     if not isinstance(document, dict):
         raise DPError(
             SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
     facts = _server_facts()
-    request = compile_request(
+    return compile_request(
         document,
         _relation,
         _folder(document.get("settings") or {}),
@@ -286,9 +327,6 @@ def _compile(document: Any) -> Plan:
         clock=time.time(),
         copies=catalog,
     )
-    if request.decide is not None and request.aggregates and not request.keys:
-        request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
-    return make_plan(request)
 
 
 def _synthetic_answers(request: Request, question: Question) -> Sequence[Fraction | None]:
@@ -332,16 +370,6 @@ def _check_open(policy: Policy) -> None:
             CHANNEL,
             f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
             "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
-        )
-
-
-def _check_not_frozen(policy: Policy) -> None:
-    """DP006 where a charge could not be entered: what was released before stays readable (composition.md §12)."""
-    if policy.dataset.frozen:
-        raise DPError(
-            CHANNEL,
-            f"the accounts of dataset {policy.dataset.name} are frozen: this is a restored or cloned ledger",
-            "The administrator calls dp.confirm_ledger(dataset, add_epsilon => what was spent since the copy).",
         )
 
 

@@ -91,6 +91,16 @@ class NoiseSource(Protocol):
         """AboveThreshold, monotone: the first i with gaps[i] + DLap_i >= DLap; threshold + query epsilon for all."""
         ...
 
+    def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
+        """The noisy threshold of an epoch of the sparse vector: SECRET; 3 epsilon for the whole epoch."""
+        ...
+
+    def sparse_test(
+        self, error: int, noisy_threshold: int, *, sensitivity: Number, epsilon: Number, label: str
+    ) -> bool:
+        """True: PASS (error + DLap below the noisy threshold). False: FAIL, and the epoch is over."""
+        ...
+
 
 class Noise:
     """The production source: operating system entropy, exact samplers."""
@@ -217,6 +227,44 @@ class Noise:
         ours = moved / checked_epsilon(query_epsilon, "query_epsilon")
         threshold = _unbounded_laplace(moved / checked_epsilon(threshold_epsilon, "threshold_epsilon"))
         return next((i for i, gap in enumerate(gaps) if gap + _unbounded_laplace(ours) >= threshold), None)
+
+    def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
+        """Opens an epoch of the sparse vector with cut-off 1: threshold + DLap(sensitivity / epsilon).
+
+        One mechanism in two calls, this one and `sparse_test`, which may be called until it says FAIL, with errors and
+        questions chosen after looking at everything released, the earlier bits of this epoch included. What is returned
+        here is part of the mechanism's state and must be SECRET: no output may depend on it but through `sparse_test`.
+
+        threshold: public, lattice units. sensitivity > 0: how far one unit can move any error of the epoch, up or
+        down. epsilon in (0, 1000]. Guarantee: all bits of the epoch together are 3 epsilon-DP for adding or removing
+        one unit; 3 epsilon is paid before this call. DP005 for parameters out of range. turbo.md §4.2, §7 item 2; the
+        variant of Lyu, Su, Li (2017) with threshold noise epsilon, query noise 2 epsilon.
+
+        Proof. m = floor(sensitivity); errors are integers, so neighbours' e_i, e_i' differ by at most m. X and the Y_i
+        are DLap of scale sensitivity / epsilon. Given X = x a question passes with probability F_i(x) = Pr[Y < T + x -
+        e_i], and G_i = 1 - F_i. The bits PASS^(k-1) FAIL have probability E_X[F_1 … F_(k-1) G_k], an open epoch
+        E_X[F_1 F_2 …]. As X is DLap, E_X[H(X)] <= e^epsilon E_X[H(X - m)] for every H >= 0. And F_i(x - m) =
+        Pr[Y < T + x - m - e_i] <= Pr[Y < T + x - e_i'] = F_i'(x), since e_i + m >= e_i'; while T + x - m - e_k >=
+        (T + x - e_k') - 2 m, and a shift of Y by 2 m or less costs e^(2 epsilon): G_k(x - m) <= e^(2 epsilon)
+        G_k'(x). Together e^(3 epsilon), and e^epsilon while the epoch is open. Adaptivity: e_i depends on released
+        values only, which are equal on both sides. The noise is drawn in unbounded integers, as in `first_above`.
+        """
+        return operator.index(threshold) + _unbounded_laplace(
+            checked_sensitivity(sensitivity) / checked_epsilon(epsilon)
+        )
+
+    def sparse_test(
+        self, error: int, noisy_threshold: int, *, sensitivity: Number, epsilon: Number, label: str
+    ) -> bool:
+        """One test of the epoch that `sparse_start` opened: True (PASS) iff error + DLap(sensitivity / epsilon) < it.
+
+        The same sensitivity and epsilon as at the start, and fresh noise. After False (FAIL) the noisy threshold must
+        not be used again. Costs nothing: the epoch was paid at its start, where the proof is.
+        """
+        return (
+            operator.index(error) + _unbounded_laplace(checked_sensitivity(sensitivity) / checked_epsilon(epsilon))
+            < noisy_threshold
+        )
 
 
 # 1 / ln 2, from below, and how many halvings a proposal of `select` looks at; more of them only cost time.

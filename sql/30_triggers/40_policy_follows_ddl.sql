@@ -7,10 +7,10 @@ BEGIN
     RETURN;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() d
-                 WHERE EXISTS (SELECT FROM dp._protected_kin(d.objid))
+                 WHERE NOT dp._is_chunk(d.objid) AND (EXISTS (SELECT FROM dp._protected_kin(d.objid))
                     OR EXISTS (SELECT FROM pg_inherits h JOIN dp.publication b ON b.relation = h.inhparent WHERE h.inhrelid = d.objid)
                     OR (TG_TAG <> 'CREATE TABLE' AND (d.object_type NOT IN ('table', 'table column') OR d.classid <> 'pg_class'::regclass
-                        OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication)))) THEN
+                        OR d.objid IN (SELECT relation FROM dp.relation_policy UNION SELECT relation FROM dp.publication))))) THEN
     RETURN;
   END IF;
   -- not while a dump is being restored (its datasets are frozen): numbers differ there, names hold until dp.confirm_ledger

@@ -11,6 +11,9 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'Nothing to refresh.';
   END IF;
   PERFORM dp._bump_policy();
+  IF EXISTS (SELECT FROM dp.turbo_view v WHERE v.relation = refresh.relation AND NOT v.partitioned) THEN
+    PERFORM dp._turbo('refresh', dp._relation_name(relation));
+  END IF;
 END $$;
 COMMENT ON PROCEDURE dp.refresh(regclass, interval) IS 'Says publicly that the data moved on: answers cached before are no longer served, the next ones are paid for. Call it by a clock, not because a row was written; or declare a period once, every => ''1 day'', and the clock does it.';
 REVOKE ALL ON PROCEDURE dp.refresh(regclass, interval) FROM PUBLIC;

@@ -31,6 +31,7 @@ class Recorder:
         self._frozen = frozen
         self.draws: list[dict[str, Any]] = []
         self._count = 0
+        self._epochs: dict[str, int] = {}
 
     def laplace(self, exact: Sequence[int], *, l1_sensitivity: Number, epsilon: Number, label: str) -> list[int]:
         def draw() -> list[int]:
@@ -103,6 +104,35 @@ class Recorder:
         index = self._note("first_above", label, gaps, sensitivity, cost, scale, draw)[0]
         self.draws[-1]["query_scale"] = float(Fraction(sensitivity) / Fraction(query_epsilon)).hex()
         return None if index < 0 else index
+
+    def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
+        """Noted with the price of its whole epoch; what it returns is state, not output, and repeated in replay."""
+
+        def draw() -> list[int]:
+            return [self._real.sparse_start(threshold, sensitivity=sensitivity, epsilon=epsilon, label=label)]
+
+        scale = float(Fraction(sensitivity) / Fraction(epsilon))
+        noisy = self._note("sparse_start", label, [threshold], sensitivity, 3 * Fraction(epsilon), scale, draw)[0]
+        self.draws[-1]["threshold"] = threshold
+        self._epochs[label] = noisy
+        return noisy
+
+    def sparse_test(
+        self, error: int, noisy_threshold: int, *, sensitivity: Number, epsilon: Number, label: str
+    ) -> bool:
+        """Noted as its bit, 1 for PASS; the bits of an epoch are one output (composition.md §13), known by its label.
+
+        paid_for: whether the threshold is the one that the epoch of this label was opened with.
+        """
+
+        def draw() -> list[int]:
+            test = self._real.sparse_test
+            return [int(test(error, noisy_threshold, sensitivity=sensitivity, epsilon=epsilon, label=label))]
+
+        scale = float(Fraction(sensitivity) / Fraction(epsilon))
+        bit = self._note("sparse_test", label, [error], sensitivity, 0, scale, draw)[0]
+        self.draws[-1]["paid_for"] = self._epochs.get(label) == noisy_threshold
+        return bool(bit)
 
     def _note(
         self,

@@ -13,6 +13,7 @@
     price       a draw declared dearer than what its request charged to any account in its scope
     loss        the realised losses of a request, or of all draws of the session together, above what was charged to
                 the accounts of the unit (composition.md §13), in the accountant's own measure
+    epoch       a sparse vector tested against a threshold that was not opened for it, or again after its FAIL
 
 Nothing here is statistical: a violation is a fact about two runs, not a likelihood.
 """
@@ -37,6 +38,7 @@ from privacy.neighbours import Account, Neighbour
 
 Connection = psycopg.Connection[Any]
 Question = tuple[str, str, str]
+SPARSE = frozenset({"sparse_start", "sparse_test"})
 RUN_ERROR = 1e-9  # of a run's log-probability, which is a numeric integral
 TOLERANCE = 1e-9  # of the Rényi curves, which are computed in doubles here and rounded up in the ledger
 
@@ -277,6 +279,8 @@ def loss_of(one: Mapping[str, Any], two: Mapping[str, Any]) -> Loss:
         return Loss(rho=sum((c * c for c in changes), Fraction(0)) / (2 * scale * scale))
     if one["kind"] == "laplace":
         return Loss(epsilon=sum((abs(c) for c in changes), Fraction(0)) / scale)
+    if one["kind"] in SPARSE:
+        return Loss()  # the bits of an epoch are one output: `epoch_losses`
     if one["kind"] == "first_above":
         first, second = (_log_of_run(draw, one["output"][0]) for draw in (one, two))
         return Loss(epsilon=Fraction(max(0.0, abs(first - second) - RUN_ERROR)))
@@ -316,12 +320,67 @@ def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequenc
     pairs = list(zip(one.draws, two.draws, strict=True))
     if any(_sensitivity(a, b) > Fraction(a["declared"]) for a, b in pairs):
         yield "sensitivity"
-    declared = [_declared(draw) for draw in _in_sequence(one.draws)]
-    if one.draws and (not one.paid or any(_exceeds(declared, [spent], orders) for spent in one.paid.values())):
+    if _underpaid(one, orders):
         yield "price"
     losses = [loss_of(a, b) for a, b in pairs]
     if _exceeds(losses, [spent for node, spent in one.paid.items() if node in unit], orders):
         yield "loss"
+
+
+def _underpaid(step: Step, orders: Sequence[float]) -> bool:
+    """Whether an account in the scope of the request paid less than its draws declare.
+
+    The draws of Turbo read partitions, and a leaf pays for those that read it: which, is held against the losses. Here
+    each of them must be covered by the account that paid most. A test in an open epoch was paid at its start.
+    """
+    draws = [draw for draw in step.draws if draw["kind"] != "sparse_test"]
+    if draws and not step.paid:
+        return True
+    partial = [_declared(d) for d in draws if d["kind"] in SPARSE or d["label"].startswith("turbo ")]
+    if any(all(_exceeds([one], [spent], orders) for spent in step.paid.values()) for one in partial):
+        return True
+    whole = [d for d in draws if d["kind"] not in SPARSE and not d["label"].startswith("turbo ")]
+    declared = [_declared(draw) for draw in _in_sequence(whole)]
+    return any(_exceeds(declared, [spent], orders) for spent in step.paid.values())
+
+
+def epoch_losses(record: Session, replay: Session) -> Iterator[tuple[Step, Loss]]:
+    """The realised loss of every epoch of a sparse vector, all of its bits together, at the step that opened it."""
+    for label, tests in _epochs(record, replay).items():
+        opened = [(step, d) for step in record.steps for d in step.draws if _starts(d, label)]
+        if opened and tests:
+            step, start = opened[0]
+            scale, threshold = float.fromhex(start["scale"]), start["threshold"]
+            index = next((i for i, (one, _) in enumerate(tests) if not one["output"][0]), None)
+            logs = [
+                run_law(
+                    [Fraction(pair[side]["exact"][0]) - threshold for pair in tests], index, scale, scale, lattice=True
+                )
+                for side in (0, 1)
+            ]
+            yield step, Loss(epsilon=Fraction(max(0.0, abs(logs[0] - logs[1]) - RUN_ERROR)))
+
+
+def _starts(draw: Mapping[str, Any], label: str) -> bool:
+    return draw["kind"] == "sparse_start" and draw["label"] == label
+
+
+def _epochs(record: Session, replay: Session) -> dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]]:
+    """The tests of every epoch, on both sides, in order."""
+    found: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    for step, other in zip(record.steps, replay.steps, strict=True):
+        for one, two in zip(step.draws, other.draws, strict=True):
+            if one["kind"] == "sparse_test":
+                found.setdefault(one["label"], []).append((one, two))
+    return found
+
+
+def _broken_epochs(record: Session, replay: Session) -> Iterator[str]:
+    for label, tests in _epochs(record, replay).items():
+        if not all(one["paid_for"] for one, _ in tests):
+            yield f"epoch: {label} was tested against a threshold that was not opened for it"
+        if not all(one["output"][0] for one, _ in tests[:-1]):
+            yield f"epoch: {label} was used after its FAIL"
 
 
 def _in_sequence(draws: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -350,6 +409,8 @@ def _session_losses(
         for step, other in zip(record.steps, replay.steps, strict=True)
         for a, b in zip(step.draws, other.draws, strict=True)
     ]
+    losses += epoch_losses(record, replay)
+    found += _broken_epochs(record, replay)
     everything = [loss for _, loss in losses]
     if _exceeds(everything, [spent for node, spent in record.paid.items() if node in unit], orders):
         found.append("loss: the session")

@@ -17,6 +17,7 @@ INVOKERS = {
     "register_synthetic": "only the owner can GRANT SELECT to dp_reader and dp_owner",
     "unregister_synthetic": "only the owner can REVOKE it",
     "make_synthetic": "the table that it makes belongs to its caller",
+    "enable_turbo": "only the owner can make the trigger on sealed partitions",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
 }
@@ -35,7 +36,7 @@ CALLS = {
     "dp_decide_detail",
     "dp_bound",
 }
-DRAWS = {"_charge", "_answer", "dp_query", *CALLS}
+DRAWS = {"_charge", "_answer", "_turbo", "_turbo_reply", "dp_query", *CALLS}
 ANALYSTS = {
     "dp_query",
     "session_settings",
@@ -55,6 +56,7 @@ ANALYSTS = {
     "_spending",
     "_published",
     "_cache_status",
+    "_turbo_views",
     *(name + suffix for name in CALLS for suffix in ("", "_request", "_result")),
 }
 ROUTINES = "pg_proc p WHERE p.pronamespace = 'dp'::regnamespace"
@@ -126,7 +128,7 @@ def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
     assert set(pinned) <= set(config)
 
 
-VIEWS = ["budget", "cache_status", "published", "spending"]
+VIEWS = ["budget", "cache_status", "published", "spending", "turbo"]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,15 @@ _DAYS = re.compile(r"\s*(\d{1,6})?\s*(day|week)s?\s*", re.ASCII)
 
 @dataclass(frozen=True)
 class _Grid:
-    """Equal cells of `step` from `lower` to `upper`, all inclusive; a value's key is its cell's lower end."""
+    """Equal cells of `step` from `lower` to `upper`, all inclusive; a value's key is its cell's lower end.
+
+    cell: of a value's SQL, (whether it is inside, the number of its cell if it is).
+    """
 
     keys: Callable[[], tuple[str, ...]]
     size: int
     sql: Callable[[str], str]
+    cell: Callable[[str], tuple[str, str]]
 
 
 def key_domain(column: Column) -> tuple[str | None, ...]:
@@ -85,6 +89,12 @@ def key_sql(column: Column, sql_alias: str = "r") -> str:
         if grid is not None:
             return grid.sql(x)
     return _text_sql(column, x)
+
+
+def cells(column: Column, x: str) -> tuple[str, str] | None:
+    """SQL of (whether a value is within the declared bounds, the number of its key then); None without such a grid."""
+    grid = _grid(column)
+    return None if grid is None else grid.cell(x)
 
 
 def text_sql(type_: Type, x: str) -> str | None:
@@ -181,18 +191,26 @@ def _number_grid(column: Column, lower: str, upper: str, resolution: str | None,
         return None
     size = int((high - low) // step) + 1
 
+    low_sql, high_sql, step_sql = (f"'{number:f}'::pg_catalog.numeric" for number in (low, high, step))
+
+    def cell(x: str) -> tuple[str, str]:
+        if kind is Kind.INT and max(abs(low), abs(high), step) < 2**62:  # within these ends nothing overflows
+            value = f"{x}::pg_catalog.int8"
+            return f"{value} >= {low:f} AND {value} <= {high:f}", f"(({value} - ({low:f})) / {step:f})"
+        value = f"{x}::pg_catalog.numeric" if kind is Kind.INT else x
+        return f"{value} >= {low_sql} AND {value} <= {high_sql}", f"pg_catalog.div({value} - {low_sql}, {step_sql})"
+
     def sql(x: str) -> str:
         if kind is Kind.INT and step == 1:
             return _text_sql(column, x)
-        low_sql, high_sql, step_sql = (f"'{number:f}'::pg_catalog.numeric" for number in (low, high, step))
-        value = f"{x}::pg_catalog.numeric" if kind is Kind.INT else x
-        cell = f"{low_sql} + pg_catalog.div({value} - {low_sql}, {step_sql}) * {step_sql}"
-        inside = f"{value} >= {low_sql} AND {value} <= {high_sql}"
-        return (
-            f"(CASE WHEN {inside} THEN pg_catalog.trim_scale({cell})::pg_catalog.text ELSE {_text_sql(column, x)} END)"
-        )
+        inside, place = cell(x)
+        text = f"pg_catalog.trim_scale({low_sql} + {place} * {step_sql})::pg_catalog.text"
+        return f"(CASE WHEN {inside} THEN {text} ELSE {_text_sql(column, x)} END)"
 
-    return _Grid(lambda: tuple(_canonical(column, format(low + step * n, "f")) for n in range(size)), max(size, 0), sql)
+    def keys() -> tuple[str, ...]:
+        return tuple(_canonical(column, format(low + step * n, "f")) for n in range(size))
+
+    return _Grid(keys, max(size, 0), sql, cell)
 
 
 def _date_grid(column: Column, lower: str, upper: str, resolution: str | None) -> _Grid | None:
@@ -208,14 +226,22 @@ def _date_grid(column: Column, lower: str, upper: str, resolution: str | None) -
         return None
     size = (high - low).days // days + 1
 
+    low_sql, high_sql = (f"'{moment.isoformat()}'::pg_catalog.date" for moment in (low, high))
+
+    def cell(x: str) -> tuple[str, str]:
+        return f"{x} >= {low_sql} AND {x} <= {high_sql}", f"({x} - {low_sql}) / {days}"
+
     def sql(x: str) -> str:
         if days == 1:
             return _text_sql(column, x)
-        low_sql, high_sql = (f"'{moment.isoformat()}'::pg_catalog.date" for moment in (low, high))
-        cell = f"({low_sql} + ({x} - {low_sql}) / {days} * {days})::pg_catalog.text"
-        return f"(CASE WHEN {x} >= {low_sql} AND {x} <= {high_sql} THEN {cell} ELSE {_text_sql(column, x)} END)"
+        inside, place = cell(x)
+        text = f"({low_sql} + {place} * {days})::pg_catalog.text"
+        return f"(CASE WHEN {inside} THEN {text} ELSE {_text_sql(column, x)} END)"
 
-    return _Grid(lambda: tuple((low + timedelta(days=days * n)).isoformat() for n in range(size)), max(size, 0), sql)
+    def keys() -> tuple[str, ...]:
+        return tuple((low + timedelta(days=days * n)).isoformat() for n in range(size))
+
+    return _Grid(keys, max(size, 0), sql, cell)
 
 
 def _edges_sql(column: Column, edges: tuple[str, ...], x: str) -> str:

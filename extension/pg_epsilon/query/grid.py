@@ -43,11 +43,16 @@ _KEPT, _KEPT_KEYS = 256, 500_000
 
 
 @dataclass(frozen=True)
-class _Values:
+class Values:
     """Values of one column as SQL with columns v and o (their order), and how many there are."""
 
     sql: str
     size: int
+
+
+def declared_values(column: Column) -> Values | None:
+    """Every declared value of a column, NULL last if it may be NULL; None if they are not a finite list."""
+    return _values(column, None)
 
 
 def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str | None, ...]:
@@ -153,7 +158,7 @@ def _product(own: Sequence[tuple[Item, Column]], grain: dict[str, Decimal | int 
     return f"SELECT {', '.join(columns)}, {ordinal} FROM {', '.join(parts)}", size
 
 
-def _values(column: Column, grain: Decimal | int | None) -> _Values | None:
+def _values(column: Column, grain: Decimal | int | None) -> Values | None:
     """Every declared value of a column, or a sample of every cell of `grain`; NULL last if it may be NULL."""
     policy = column.policy
     if policy is None:
@@ -162,10 +167,10 @@ def _values(column: Column, grain: Decimal | int | None) -> _Values | None:
     if found is None or not policy.nullable:
         return found
     null = f"SELECT NULL::{type_of(column).name}, {found.size + 1}::pg_catalog.int8"
-    return _Values(f"{found.sql} UNION ALL {null}", found.size + 1)
+    return Values(f"{found.sql} UNION ALL {null}", found.size + 1)
 
 
-def _listed(column: Column) -> _Values | None:
+def _listed(column: Column) -> Values | None:
     policy, type_ = column.policy, type_of(column)
     if policy is not None and policy.domain is not None:
         values: Sequence[str] = policy.domain
@@ -176,10 +181,10 @@ def _listed(column: Column) -> _Values | None:
     else:
         return None
     rows = ", ".join(f"({quote(value)}::{type_.name}, {i}::pg_catalog.int8)" for i, value in enumerate(values, 1))
-    return _Values(f"SELECT * FROM (VALUES {rows}) AS t", len(values)) if values else None
+    return Values(f"SELECT * FROM (VALUES {rows}) AS t", len(values)) if values else None
 
 
-def _bounded(column: Column, grain: Decimal | int | None) -> _Values | None:
+def _bounded(column: Column, grain: Decimal | int | None) -> Values | None:
     policy, type_ = column.policy, type_of(column)
     if policy is None or policy.lower is None or policy.upper is None:
         return None
@@ -196,15 +201,15 @@ def _bounded(column: Column, grain: Decimal | int | None) -> _Values | None:
     return None
 
 
-def _series(value: str, size: int) -> _Values | None:
+def _series(value: str, size: int) -> Values | None:
     """`value` of g = 0, 1, …, size - 1."""
     if size < 1:
         return None
     top = min(size, MAX_KEYS + 1) - 1
-    return _Values(f"SELECT {value}, g + 1 FROM pg_catalog.generate_series(0::pg_catalog.int8, {top}) AS g", size)
+    return Values(f"SELECT {value}, g + 1 FROM pg_catalog.generate_series(0::pg_catalog.int8, {top}) AS g", size)
 
 
-def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int | None) -> _Values | None:
+def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int | None) -> Values | None:
     type_ = type_of(column)
     if not (low.is_finite() and high.is_finite()) or low > high:
         return None
@@ -226,10 +231,10 @@ def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int |
     points = f"SELECT {low:f} UNION SELECT g * {half:f} FROM pg_catalog.generate_series({first}, {last}) AS g"
     points = f"SELECT p FROM ({points} UNION SELECT {high:f}) AS s(p)"
     sql = f"SELECT p::{type_.name}, pg_catalog.row_number() OVER (ORDER BY p) FROM ({points}) AS s"
-    return _Values(sql, last - first + 3)
+    return Values(sql, last - first + 3)
 
 
-def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> _Values | None:
+def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> Values | None:
     low, high = f"{quote(lower)}::{type_name}", f"{quote(upper)}::{type_name}"
     size = f"pg_catalog.ceil(pg_catalog.extract('epoch', {high} - {low}) / {seconds})::pg_catalog.int8"
     if _YEAR.match(lower) is None or _YEAR.match(upper) is None:
@@ -239,7 +244,7 @@ def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> _V
         return None
     series = f"pg_catalog.generate_series(0::pg_catalog.int8, {size}) AS g"
     moment = f"LEAST({low} + g * '{seconds} seconds'::pg_catalog.interval, {high})"
-    return _Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
+    return Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
 
 
 def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:

@@ -24,12 +24,14 @@ _FORM = "Use dp_count, dp_group_by, or plain SQL through the proxy."
 
 @dataclass(frozen=True)
 class Origin:
-    """What a question is asked of: scope and source, the predicate of all ON and WHERE, the partitions it touches."""
+    """What a question is asked of: scope and source, the predicate of all ON and WHERE (conjuncts: the operands of its
+    top-level AND), the partitions it touches."""
 
     scope: Scope
     source: Source
     predicate: str | None
     partitions: Partitions | None
+    conjuncts: tuple[Term, ...] = ()
 
 
 def compile_origin(document: Mapping[str, Any], lookup: Lookup, settings: Scope, fold: Fold) -> Origin:
@@ -56,7 +58,7 @@ def compile_origin(document: Mapping[str, Any], lookup: Lookup, settings: Scope,
     if len(row_units) == 1 and row_units[0].policy is not None:
         partitions = touched_partitions(row_units[0].policy, row_units[0].item, conjuncts)
     restrictions = ([partitions.sql] if partitions else []) + ([predicate] if predicate else [])
-    return Origin(scope, build(occurrences, conjuncts, restrictions), predicate, partitions)
+    return Origin(scope, build(occurrences, conjuncts, restrictions), predicate, partitions, conjuncts)
 
 
 def _relations(document: Mapping[str, Any], lookup: Lookup) -> tuple[list[Occurrence], list[str | None]]:

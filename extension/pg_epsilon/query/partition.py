@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.names import column_sql
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.restriction import restriction
@@ -160,6 +161,113 @@ def _cells(axis: Axis, grid: Mapping[str, Any], found: Any, name: str, type_name
         f"({name} >= {_literal(lo, type_name)} AND {name} < {_literal(hi, type_name)})" for lo, hi in runs
     )
     return Partitions(frozenset(f"[{lo},{hi})" for lo, hi in bounds), f"({sql})")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One partition of a grid: its number (from the origin, or in the list), leaf account, bounds, and rows in SQL.
+
+    upper None: a partition of a list, which is the one value `lower`. sql: over the alias r.
+    """
+
+    number: int
+    leaf: str
+    lower: str
+    upper: str | None
+    sql: str
+
+
+def cell(policy: Policy, number: int) -> Cell:
+    """The partition of this number. ValueError, OverflowError if its bounds are no values of the key's type."""
+    grid, column = _grid_of(policy)
+    name = f"r.{identifier(column.name)}"
+    if "list" in grid:
+        value = grid["list"][number]
+        return Cell(number, f"={value}", value, None, f"{name} = {_literal(value, column.type_name)}")
+    axis = AXES[column.type_name]
+    origin, width = axis.number(str(grid["origin"])), axis.width(grid["width"])
+    low, high = axis.text(origin + number * width), axis.text(origin + (number + 1) * width)
+    sql = f"{name} >= {_literal(low, column.type_name)} AND {name} < {_literal(high, column.type_name)}"
+    return Cell(number, f"[{low},{high})", low, high, sql)
+
+
+def number_of(policy: Policy, value: str) -> int | None:
+    """The number of the partition that a value of the key is in; None: in none, or before the origin."""
+    grid, column = _grid_of(policy)
+    if "list" in grid:
+        return grid["list"].index(value) if value in grid["list"] else None
+    axis = AXES[column.type_name]
+    try:
+        number = (axis.number(value) - axis.number(str(grid["origin"]))) // axis.width(grid["width"])
+    except (ValueError, OverflowError):
+        return None
+    return number if number >= 0 else None
+
+
+def window(policy: Policy, item: Item, conjuncts: Sequence[Term]) -> tuple[int, int, tuple[Term, ...]] | None:
+    """The partitions first … last that a predicate is exactly about, and the rest of it.
+
+    None if its tests on the key do not end where partitions end (turbo.md §2.3), or leave an end open.
+    """
+    grid, column = _grid_of(policy)
+    name = column_sql(item, column.name)
+    rest = tuple(term for term in conjuncts if term.test is None or term.test.column != name)
+    found = restriction(conjuncts, item, column.name)
+    if found is None or any(name in term.columns for term in rest):
+        return None
+    if "list" in grid:
+        places = sorted(grid["list"].index(p) for p in found.points or () if p in grid["list"])
+        whole = found.points is not None and len(places) == len(found.points)
+        run = whole and places and places[-1] - places[0] + 1 == len(places)
+        return (places[0], places[-1], rest) if run else None
+    try:
+        span = _span(AXES[column.type_name], found)
+        origin, width = _measures(grid, column.type_name)
+    except (ValueError, OverflowError):
+        return None
+    if (
+        span is None
+        or span[0] < origin
+        or span[0] >= span[1]
+        or (span[0] - origin) % width
+        or (span[1] - origin) % width
+    ):
+        return None
+    return (span[0] - origin) // width, (span[1] - origin) // width - 1, rest
+
+
+def width_of(policy: Policy) -> int | None:
+    """How wide its partitions are, in microseconds or units of an integer key; None for a list."""
+    grid, column = _grid_of(policy)
+    if "list" in grid:
+        return None
+    width = AXES[column.type_name].width(grid["width"])
+    return width * 86_400_000_000 if column.type_name == "date" else width
+
+
+def _span(axis: Axis, found: Any) -> tuple[int, int] | None:
+    """[first, after the last) value of a restriction; None for values apart, or an open end."""
+    if found.points is not None:
+        numbers = sorted({axis.number(point) for point in found.points})
+        return (numbers[0], numbers[-1] + 1) if numbers[-1] - numbers[0] + 1 == len(numbers) else None
+    if found.lower is None or found.upper is None:
+        return None
+    return (
+        axis.number(found.lower) + (0 if found.lower_inclusive else 1),
+        axis.number(found.upper) + (1 if found.upper_inclusive else 0),
+    )
+
+
+def _measures(grid: Mapping[str, Any], type_name: str) -> tuple[int, int]:
+    axis = AXES[type_name]
+    return axis.number(str(grid["origin"])), axis.width(grid["width"])
+
+
+def _grid_of(policy: Policy) -> tuple[Mapping[str, Any], Any]:
+    """The grid and the column that is its key; the caller knows that there is one."""
+    if policy.grid is None or policy.partition_by is None:
+        raise ValueError("a relation without partitions")
+    return policy.grid, policy.relation.columns[policy.partition_by]
 
 
 def _literal(text: str, type_name: str) -> str:

@@ -22,7 +22,7 @@ from pg_epsilon.query.partition import Partitions
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.source import Source
-from pg_epsilon.query.types import Texts
+from pg_epsilon.query.types import Term, Texts
 from pg_epsilon.synthesis.ask import Synthesis, compile_synthesis
 
 MEMBERS = frozenset(
@@ -70,7 +70,7 @@ class Request:
     """A validated question; everything in it is public.
 
     policy: of the first of its source's protected relations. keys: the distinct ones; places: which of them each key
-    that was asked for is.
+    that was asked for is. conjuncts: the operands of the predicate's top-level AND.
     """
 
     policy: Policy
@@ -89,6 +89,7 @@ class Request:
     data_version: tuple[int, ...]
     decide: Question | None = None
     synthesize: Synthesis | None = None
+    conjuncts: tuple[Term, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -191,6 +192,7 @@ def compile_request(
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
         decide=decide,
         synthesize=compile_synthesis(document, policy),
+        conjuncts=origin.conjuncts,
     )
     _check_size(request)
     return request

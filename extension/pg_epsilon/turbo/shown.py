@@ -1,0 +1,160 @@
+"""Turbo's answers as people see them: post-processing of released values and public facts (composition.md §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pg_epsilon.catalog_turbo import View
+from pg_epsilon.decimals import plain
+from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
+from pg_epsilon.mechanisms.group_by import groups
+from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
+from pg_epsilon.plan import notice_text
+from pg_epsilon.query.request import Request
+from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
+from pg_epsilon.turbo.view import Answer
+
+Answers = Sequence[Sequence[Sequence[Answer]]]
+"""Of each batch, of each group: the answers of its queries."""
+
+Cell = tuple[str, Fraction, Fraction | None]
+OUTSIDE = "rows outside the declared domains are in no bin and are left out"
+
+
+def _value(batch: Batch, cell: int, answers: Sequence[Answer]) -> Fraction:
+    """A batch's answer for one group, in the aggregate's unit."""
+    terms = zip(batch.cells[cell], answers, strict=True)
+    return sum((answer.rows(query.unit) * worth for (worth, query), answer in terms), Fraction(0))
+
+
+def _width(batch: Batch, cell: int) -> Fraction:
+    """How far a group's answer moves when each of its queries is off by one row."""
+    return sum((abs(worth) for worth, _ in batch.cells[cell]), Fraction(0))
+
+
+def _shown(value: Fraction, shape: Shape) -> str:
+    if shape.function == "avg":
+        return text(value, min(digits_of(shape.step) + EXTRA_DIGITS, 18))
+    if shape.function == "count" or shape.whole:
+        return str(min(max(round(value), LATTICE_MIN), LATTICE_MAX))
+    return text(round(value / shape.step) * shape.step, digits_of(shape.step))
+
+
+def _cell(asked: Asked, shape: Shape, cell: int, answers: Answers, tolerance: Fraction) -> Cell:
+    """(The text, the value, how far it may be off: alpha ñ times the width; None if no bound holds) of one group."""
+    values = [_value(asked.batches[b], cell, answers[b][cell]) for b in shape.batches]
+    width = _width(asked.batches[shape.batches[0]], cell)
+    if shape.function != "avg":
+        return _shown(values[0], shape), values[0], tolerance * width
+    total, count = values
+    mean = min(max(total / max(count, Fraction(1)), shape.low), shape.high)
+    off = tolerance * (width + abs(mean)) / (count - tolerance) if count > tolerance else None
+    return _shown(mean, shape), mean, off
+
+
+def document(
+    request: Request,
+    view: View,
+    asked: Asked,
+    answers: Answers,
+    *,
+    request_id: str,
+    charge: Mapping[str, str],
+    accounts: str,
+    left: Mapping[str, str],
+) -> dict[str, Any]:
+    """The answer document (docs/internals.md §1)."""
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    tolerance = Fraction(view.alpha * scale)
+    table = [
+        [_cell(asked, asked.shapes[place], cell, answers, tolerance) for place in asked.places]
+        for cell in range(request.cells)
+    ]
+    names = [key.domain for key in request.keys]
+    rows = [
+        [*(group[place] for place in request.places), *(shown for shown, _, _ in cells)]
+        for group, cells in zip(groups(names), table, strict=True)
+    ]
+    n, m = len(request.places), len(request.aggregates)
+    sure = request.confidence <= 1 - view.beta
+    bars = [[_bar(one, asked.shapes[p], sure) for one, p in zip(cells, asked.places, strict=True)] for cells in table]
+    return {
+        "request_id": request_id,
+        "keys": n,
+        "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
+        "names": [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates],
+        "rows": rows,
+        **({"bars": bars} if request.bars else {}),
+        "notice": notice(
+            request,
+            view,
+            asked,
+            path=path_text([one.path for batch in answers for cell in batch for one in cell]),
+            charge=charge,
+            accounts=accounts,
+            left=left,
+        ),
+    }
+
+
+def _bar(cell: Cell, shape: Shape, sure: bool) -> tuple[str | None, str | None, None]:
+    """Within alpha ñ except with probability beta: no bar for more confidence than that."""
+    _, value, off = cell
+    if off is None or not sure:
+        return None, None, None
+    return _shown(value - off, shape), _shown(value + off, shape), None
+
+
+def notice(
+    request: Request,
+    view: View,
+    asked: Asked,
+    *,
+    path: str,
+    charge: Mapping[str, str],
+    accounts: str,
+    left: Mapping[str, str],
+) -> dict[str, Any]:
+    """What may be said of the call: path and PASS or FAIL after the commit, charge, margin, what is left."""
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
+    widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
+    margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
+    info: dict[str, Any] = {
+        "call": request.call,
+        "relation": request.source.shape,
+        "where": request.predicate,
+        "keys": [request.keys[place].name for place in request.places],
+        "groups": request.cells if request.keys else None,
+        "path": path,
+        "mechanism": "turbo",
+        "charge": dict(charge),
+        "accounts": accounts,
+        "margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator)),
+        "confidence": plain(1 - view.beta),
+        "left": dict(left),
+        "as_of": min(view.parts[part].as_of for part in range(asked.first, asked.last + 1)),
+        "warnings": [OUTSIDE],
+        "aggregates": [{"name": a.name, "mechanism": "turbo"} for a in request.aggregates],
+    }
+    info["text"] = notice_text(info)
+    return info
+
+
+_CANDIDATES: Mapping[str, str] = {
+    "bypass": "bypass",
+    "node": "noise per node",
+    "epoch": "histogram, a new epoch of the sparse vector",
+    "hard": "noise after a FAIL",
+}
+
+
+def candidates_text(whys: Sequence[str], paths: Sequence[str]) -> str:
+    """The paths that a dry run cannot exclude, each once."""
+    words = [_CANDIDATES.get(why, why) for why in whys]
+    if "hard" in whys and "epoch" not in whys:
+        words.insert(0, "histogram")
+    return ", ".join(dict.fromkeys([*words, *([path_text(paths)] if paths else [])])) or "exact"

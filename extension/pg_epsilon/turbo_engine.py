@@ -1,0 +1,180 @@
+"""A Turbo request: one transaction in the channel's backend, under the lock of its view (turbo.md §11).
+
+Nothing is rolled back once a payment was made: what a draw or a FAIL has told is paid and stays (E-22), and an error
+after it is a reply like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from pg_epsilon.catalog import Catalog
+from pg_epsilon.catalog_turbo import TurboCatalog, View
+from pg_epsilon.ledger import Execute
+from pg_epsilon.noise import NoiseSource
+from pg_epsilon.plan import scope_text
+from pg_epsilon.query.attributes import NotBins
+from pg_epsilon.query.request import Request
+from pg_epsilon.query.types import Texts
+from pg_epsilon.turbo import bypass, tree, window
+from pg_epsilon.turbo.bins import Query
+from pg_epsilon.turbo.books import Payment
+from pg_epsilon.turbo.request import Asked, asked, fits
+from pg_epsilon.turbo.settings import view_of
+from pg_epsilon.turbo.shown import candidates_text, document, notice
+from pg_epsilon.turbo.steps import heuristic_of
+from pg_epsilon.turbo.view import Answer
+from pg_epsilon.turbo.view import View as Algorithms
+from pg_epsilon.turbo_books import PlanBooks, Planned, SqlBooks, Warm
+from pg_epsilon.turbo_payer import Payer, total
+
+
+class PaidFor(Exception):
+    """An error after something was paid: the transaction commits all the same, and this is its reply."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class TurboEngine:
+    """Answers requests that a view covers. One per backend: `warm` outlives the transactions."""
+
+    def __init__(self, catalog: Catalog, execute: Execute, noise: Callable[[], NoiseSource]) -> None:
+        self.views = TurboCatalog(execute)
+        self._catalog = catalog
+        self._execute = execute
+        self._noise = noise
+        self._warm = Warm()
+
+    def view(self, request: Request, *, lock: bool) -> View | None:
+        """The view whose accuracy the request asks for, if there is one; locked until the transaction ends."""
+        policy = request.policy
+        other = request.decide is not None or request.synthesize is not None or len(request.source.relations) > 1
+        if request.budget.kind != "accuracy" or policy.has_user_units or other:
+            return None
+        view = self.views.view(policy, lock=lock)
+        return view if view is not None and fits(request, view) else None
+
+    def asked(self, request: Request, view: View, texts: Texts) -> Asked | None:
+        """The queries that answer the request; None where another mechanism does."""
+        try:
+            return asked(request, view, texts)
+        except NotBins:
+            return None
+
+    def reply(
+        self, request: Request, texts: Texts, request_id: str, who: str, sent: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The answer document of the relation's view, if it has one that covers the question; None otherwise.
+
+        Compiled before the lock is taken, and again beneath it (from what the backend remembers): others do not wait.
+        """
+        view = self.view(request, lock=False)
+        if view is None or self.asked(request, view, texts) is None:
+            return None
+        view = self.view(request, lock=True)
+        question = None if view is None else self.asked(request, view, texts)
+        if view is None or question is None:
+            return None
+        return self.answer(request, view, question, request_id, who, sent)
+
+    def answer(
+        self, request: Request, view: View, question: Asked, request_id: str, who: str, sent: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Pay, draw, learn, record: the answer document. DP001 before anything is read; else `PaidFor`."""
+        payer = self._payer(request, view, who, request_id, sent)
+        how = _algorithms(view)
+        books = SqlBooks(self._execute, view, payer, heuristic_of(how), self._warm)
+
+        def ask(queries: list[Query]) -> list[Answer]:
+            return _ask(queries, question, view, how, books, self._noise())
+
+        try:
+            answers = [batch.split(_by_lattice(batch.queries, ask)) for batch in question.batches]
+            every = [one for batch in answers for cell in batch for one in cell]
+            failed = next((one.error for one in every if one.error is not None), None)
+            if failed is not None:
+                raise failed
+            return document(
+                request,
+                view,
+                question,
+                answers,
+                request_id=request_id,
+                charge=total(payer.paid),
+                accounts=scope_text(payer.scope(question.first, question.last)),
+                left=payer.left(question.first, question.last),
+            )
+        except Exception as error:
+            if payer.paid or books.changed:
+                raise PaidFor(error) from error
+            raise
+
+    def plan(self, request: Request, texts: Texts, who: str) -> dict[str, Any] | None:
+        """A dry run from public facts (composition.md §9): candidate paths, worst and best charge. None as `reply`."""
+        view = self.view(request, lock=False)
+        question = None if view is None else self.asked(request, view, texts)
+        if view is None or question is None:
+            return None
+        payer = self._payer(request, view, who, None, {})
+        how = _algorithms(view)
+        books = PlanBooks(self._execute, view, payer, heuristic_of(how), Warm())
+        worst: list[Payment] = []
+
+        def ask(queries: list[Query]) -> list[Answer]:
+            try:
+                return _ask(queries, question, view, how, books, self._noise())
+            except Planned as planned:
+                worst.extend(planned.payments)
+                return [Answer(None, "")] * len(queries)
+
+        paths = {one.path for batch in question.batches for one in _by_lattice(batch.queries, ask)} - {""}
+        info = notice(
+            request,
+            view,
+            question,
+            path=candidates_text([payment.why for payment in worst], sorted(paths)),
+            charge=total(worst),
+            accounts=scope_text(payer.scope(question.first, question.last)),
+            left=payer.left(question.first, question.last),
+        )
+        best = total([payment for payment in worst if payment.why != "hard"])
+        return {**info, "charge": {"worst": total(worst), "best": best}}
+
+    def _payer(self, request: Request, view: View, who: str, request_id: str | None, sent: Mapping[str, Any]) -> Payer:
+        return Payer(
+            self._catalog,
+            self._execute,
+            request.policy,
+            who,
+            view.parts,
+            call=request.call,
+            request_id=request_id,
+            document=sent,
+        )
+
+
+def _ask(
+    queries: list[Query], question: Asked, view: View, how: Algorithms, books: SqlBooks, noise: NoiseSource
+) -> list[Answer]:
+    if not view.partitioned:
+        return bypass.answer(queries, how, books, noise)
+    answer = window.answer if how.scope == "window" else tree.answer
+    return answer(queries, question.first, question.last, how, books, noise)
+
+
+def _by_lattice(queries: Sequence[Query], answer: Callable[[list[Query]], list[Answer]]) -> list[Answer]:
+    """Answers of queries that share no bin, those of one lattice together (a sum's equal weights make it a count)."""
+    found: dict[int, Answer] = {}
+    order = sorted(range(len(queries)), key=lambda i: queries[i].unit)
+    for _, places in groupby(order, key=lambda i: queries[i].unit):
+        own = list(places)
+        found.update(zip(own, answer([queries[i] for i in own]), strict=True))
+    return [found[i] for i in range(len(queries))]
+
+
+def _algorithms(view: View) -> Algorithms:
+    return view_of(view.domain, view.alpha, view.beta, view.settings, partitioned=view.partitioned)

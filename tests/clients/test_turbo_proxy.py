@@ -1,0 +1,71 @@
+"""Plain SQL through the proxy is answered by Turbo once dp.alpha and dp.beta say how accurate it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_stack import Stack, stack_at_work
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with stack_at_work() as running:
+        running.cluster.psql("CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001)", user="boss")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alice(stack: Stack) -> Iterator[psycopg.Connection[Any]]:
+    with stack.connect() as conn:
+        conn.execute("SET dp.alpha = 0.05; SET dp.beta = 0.001; SET dp.notices = on")
+        yield conn
+
+
+def notices(conn: psycopg.Connection[Any], sql: str) -> tuple[list[Any], list[str]]:
+    """(Rows, notices) of a statement."""
+    said: list[str] = []
+
+    def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
+        said.append(diagnostic.message_primary or "")
+
+    conn.add_notice_handler(hear)
+    try:
+        return conn.execute(sql.encode()).fetchall(), said
+    finally:
+        conn.remove_notice_handler(hear)
+
+
+def test_plain_sql(alice: psycopg.Connection[Any]) -> None:
+    """A count, an average, groups with HAVING and ORDER BY; a repeat is free. Margin: 50 of 1000 rows."""
+    rows, said = notices(alice, "SELECT count(*) FROM people WHERE sex = 'f' AND age < 48")
+    assert said[0].startswith("dp: bypass, turbo, epsilon 0.138155") and "±50 at 0.999" in said[0]
+    again, said = notices(alice, "SELECT count(*) AS n FROM people p WHERE p.age BETWEEN 0 AND 47 AND 'f' = p.sex")
+    assert again == rows
+    assert said[0].startswith("dp: exact, turbo, free")
+    rows, said = notices(
+        alice, "SELECT city, count(*) FROM people GROUP BY city HAVING count(*) > -60 ORDER BY 1 NULLS LAST"
+    )
+    assert [row[0] for row in rows] == ["east", "north", "south", None]
+    assert said[0].startswith("dp: bypass, turbo, epsilon 0.138155")
+    assert all(abs(row[1] - 250) <= 50 for row in rows)
+    rows, said = notices(alice, "SELECT avg(age) FILTER (WHERE sex = 'm'), sum(age) FROM people")
+    assert "turbo" in said[0]
+    assert 40 < rows[0][0] < 60
+    assert abs(rows[0][1] - 47_380) <= 50 * 80
+
+
+def test_explain_says_what_it_would_do(alice: psycopg.Connection[Any]) -> None:
+    rows, _ = notices(alice, "EXPLAIN SELECT count(*) FROM people WHERE sex = 'm' AND age > 70")
+    text = "\n".join(row[0] for row in rows)
+    assert "turbo" in text
+    assert "bypass" in text
+    assert "0.138155" in text
+
+
+def test_other_questions_fall_back(alice: psycopg.Connection[Any]) -> None:
+    _, said = notices(alice, "SELECT count(*) FROM people WHERE income > 500")
+    assert said[0].startswith("dp: direct, discrete Laplace")
