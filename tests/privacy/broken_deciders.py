@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pg_epsilon.accounting.charges import share
 from pg_epsilon.decide import bits, ranks, sums
 from pg_epsilon.decide import choice as choice_module
+from pg_epsilon.decide.grain import FINEST
 from pg_epsilon.mechanisms import additive, r2t
 
 Replace = Callable[[Any, str, Any], None]
@@ -91,14 +92,14 @@ def threshold_drawn_twice(replace: Replace) -> None:
 
 
 def _loops(cell: Sequence[int], how: Any) -> list[list[int]]:
-    count, unit = len(how.levels), max(how.levels[-1], sums.FINEST)
+    count, unit = len(how.levels), max(how.levels[-1], FINEST)
     ends = math.ceil(how.high), math.floor(how.low) + 1
     steps = list(zip(cell[count:], how.levels, strict=True))
     return [[(total - end) * (unit // t) for total, t in steps] for end in ends]
 
 
 def _run(how: Any, label: str) -> dict[str, Any]:
-    unit = max(how.levels[-1], sums.FINEST)
+    unit = max(how.levels[-1], FINEST)
     return {"sensitivity": unit, "threshold_epsilon": how.part, "query_epsilon": how.part, "label": label}
 
 
@@ -107,7 +108,8 @@ def goes_on_after_a_positive(replace: Replace) -> None:
 
     def sparse(cell: Sequence[int], how: Any, noise: Any, label: str) -> int:
         first, second = _loops(cell, how)
-        place, positives = -1, []
+        place: int | None = -1
+        positives: list[int] = []
         while place is not None and place + 1 < len(first + second):
             index = noise.first_above((first + second)[place + 1 :], **_run(how, label))
             place = None if index is None else place + 1 + index

@@ -26,13 +26,14 @@ def ask(query: str, copy: str, rest: str, *, detail: bool = False) -> str:
     return f"{name}($q${query}$q$, 'decide.{copy}', {rest})"
 
 
-def _deciders(table: str, copy: str, epsilon: str) -> list[tuple[str, str, str]]:
-    """Every decider of row units, near and far, whole and fractional bounds."""
+def _deciders(copy: str, epsilon: str, near: str) -> list[tuple[str, str, str]]:
+    """Every decider of row units; near: a bound for counts that some neighbour crosses."""
     count, total = "SELECT count(*) FROM {table}", "SELECT sum(amount) FROM {table}"
     median, mean = "SELECT median(amount) FROM {table}", "SELECT avg(amount) FROM {table}"
     asked = [
-        *[(count, f"tau => 3, mechanism => '{m}'") for m in ("lm", "em", "em_naive", "em_unclamped")],
-        (count, "tau_percent => 400, mechanism => 'randomised_response'"),
+        *[(count, f"tau => {near}, mechanism => '{m}'") for m in ("lm", "em", "em_naive", "em_unclamped")],
+        (count, f"tau => {near}, mechanism => 'randomised_response'"),
+        (count, "tau_percent => 400, mechanism => 'em'"),
         *[(total, f"tau => 30.5, mechanism => '{m}'") for m in ("lm", "r2t", "r2t_geo", "svt_basic", "svt")],
         ("SELECT sum(delta) FROM {table}", "tau => 40, mechanism => 'r2t_split'"),
         *[(median, f"tau => 6, mechanism => '{m}'") for m in ("em", "em_tight", "hist", "hist_one")],
@@ -43,8 +44,8 @@ def _deciders(table: str, copy: str, epsilon: str) -> list[tuple[str, str, str]]
 
 
 FARE = [
-    *_deciders("fare", "fare_syn", "1"),
-    (A, "cache", ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 3, mechanism => 'em', epsilon => 1")),
+    *_deciders("fare_syn", "1", "7.5"),
+    (A, "cache", ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 7.5, mechanism => 'em', epsilon => 1")),
     (A, "direct", ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 3, mechanism => 'em', fresh => true")),
     (A, "direct", ask("SELECT count(tip) FROM {table} WHERE amount > 9", "fare_syn", "tau => 3")),
     (A, "direct", ask("SELECT count(*) FROM {table} WHERE zone = 'north'", "fare_w", "tau_percent => 30")),
@@ -106,7 +107,7 @@ FARE = [
         "DP001",
         ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 5, mechanism => 'em', epsilon => 1", detail=True),
     ),
-    (BOB, "cache", ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 3, mechanism => 'em', epsilon => 1")),
+    (BOB, "cache", ask("SELECT count(*) FROM {table}", "fare_syn", "tau => 7.5, mechanism => 'em', epsilon => 1")),
 ]
 
 WEEK = [
@@ -138,7 +139,7 @@ NIL = [
 ]
 
 REN = [
-    *_deciders("curved", "curved_syn", "0.5"),
+    *_deciders("curved_syn", "0.5", "5.5"),
     (A, "direct", ask("SELECT count(*) FROM {table} WHERE amount < 16", "curved_syn", "tau => 3, rho => 0.05")),
     (
         A,

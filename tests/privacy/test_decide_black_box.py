@@ -117,9 +117,9 @@ for answer, row in [
     for mechanism, wanted in zip(("lm", "r2t", "svt_basic", "svt", "r2t_geo"), (*row, geo), strict=True):
         rest = f"tau => 100, epsilon => 1, mechanism => '{mechanism}'"
         VECTORS[f"sum {mechanism} {answer}"] = "SELECT sum(amount) FROM {table}", f"fives_{answer}", rest, wanted
-for tau, row in [(1, (0.2937, 0.3995, 0.6264)), (2, (0.6954, 0.7769, 0.8390))]:
+for tau, medians in [(1, (0.2937, 0.3995, 0.6264)), (2, (0.6954, 0.7769, 0.8390))]:
     ways = ("'em', score => 'printed'", "'em', score => 'ties'", "'hist'")
-    for mechanism, wanted in zip(ways, row, strict=True):
+    for mechanism, wanted in zip(ways, medians, strict=True):
         rest = f"tau => {tau}, epsilon => 1, mechanism => {mechanism}"
         query = "SELECT median(x) FROM {table} WHERE id <= 9"
         VECTORS[f"median {mechanism} {tau}"] = query, "nine_syn", rest, wanted
