@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -158,9 +159,16 @@ def make_plan(request: Request) -> Plan:
         scope=_scope(request),
         statement=_statement(request, choices, statistics),
         shape=f"{request.source.shape} {_shape(request)}",
-        cache_key=hashlib.sha256(canonical_text(request).encode()).hexdigest(),
+        cache_key=_cache_key(request, choices),
         capped=needs_row_cap(request, statistics),
     )
+
+
+def _cache_key(request: Request, choices: Sequence[Choice]) -> str:
+    """Equal questions have equal keys; of a decision, what it releases: its decider's, and whether an answer behind."""
+    released = [(d.name, bool(d.decided.reserved)) for d in (c.estimator for c in choices) if isinstance(d, Decision)]
+    text = canonical_text(request) + (json.dumps(released) if released else "")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence[Statistic]) -> str | None:
@@ -220,7 +228,7 @@ def describe(
         "mechanism": plan.mechanism,
         "charge": charge,
         "accounts": scope_text(plan.scope),
-        "margin": plan.margin,
+        **({} if plan.decisions else {"margin": plan.margin}),
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,
@@ -247,7 +255,7 @@ def notice_text(info: dict[str, Any], decisions: Sequence[str] = ()) -> str:
     """One line for a NOTICE."""
     cost = ", ".join(f"{name} {value} charged" for name, value in info["charge"].items()) or "free"
     text = f"dp: {info['path']}, {info['mechanism']}, {cost}"
-    if info["margin"] != "0":
+    if info.get("margin", "0") != "0":
         text += f", ±{info['margin']} at {info['confidence']}"
     for name, value in info["left"].items():
         text += f", {name} {value} left"

@@ -297,7 +297,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     "a sum's mechanism": (COUNT, NEAR, {"tau": 1, "mechanism": "svt"}, "DP005", "does not decide"),
     "not registered": (COUNT, "unregistered", {"tau": 1}, "DP005", "not a registered synthetic"),
     "the relation itself": (COUNT, "adult", {"tau": 1}, "DP005", "not a registered synthetic"),
-    "no synthetic table": (COUNT, "", {"tau": 1}, "DP003", "synthetic"),
+    "no synthetic table": (COUNT, "", {"tau": 1}, "DP005", "no synthetic table"),
     "of another relation": ("SELECT count(*) FROM visits", NEAR, {"tau": 1}, "DP003", "neither"),
     "percentage of no rows": (COUNT, "adult_none", {"tau_percent": 5}, "DP005", "no percentage"),
     "median of no rows": ("SELECT median(age) FROM {table}", "adult_none", {"tau": 1}, "DP005", "no row"),
@@ -527,8 +527,9 @@ def test_everybody_sees_what_was_given_back_and_his_own_in_words(cluster: Cluste
         ("charge", "alice", "dp_decide_detail", "EM_count"),
         ("return", "alice", "dp_decide_detail", "EM_count"),
     ]
-    assert own[0][4] == query
-    assert own[1][4] == f"back from {one(alice, 'SELECT request_id FROM dp.spending WHERE question = %s', query)}"
+    assert own[0][4] == f"{query} (within 1500 of adult_syn?)"
+    charged = one(alice, "SELECT request_id FROM dp.spending WHERE question = %s", own[0][4])
+    assert own[1][4] == f"back from {charged}"
     with cluster.connect("bob") as bob:
         assert bob.execute(seen).fetchall()[::-1] == [(row[0], None, None, row[3], None) for row in own]
     with cluster.connect("boss") as boss:
