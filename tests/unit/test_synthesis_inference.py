@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pg_epsilon.accounting.margins import Number
+from pg_epsilon.choice_parts import Share
 from pg_epsilon.noise import Noise
 from pg_epsilon.synthesis import sampling, tables
-from pg_epsilon.synthesis.ask import Layout
+from pg_epsilon.synthesis.ask import Layout, Synthesis
+from pg_epsilon.synthesis.choice import _measure
 from pg_epsilon.synthesis.marginals import Findings, Marginals, Phase, core, findings
 from pg_epsilon.synthesis.model import Model, Table, fitted
 from pg_epsilon.synthesis.statement import RECORD
@@ -243,3 +245,26 @@ def test_points_of_a_cell_are_all_as_likely() -> None:
     counts = np.bincount(found[:10_000], minlength=5)
     assert len(counts) == 5
     assert np.abs(counts - 2000).max() < 6 * 40
+
+
+def test_what_depends_is_found_and_comes_out_at_epsilon_one() -> None:
+    """20,000 rows, a chain of three columns and one apart: within 0.05 in total variation, a tenth of what columns
+    taken by themselves would miss. False alarm below 1e-6: a wrong pair scores 10,000 rows less, at 0.02 a row; noise
+    of scale 20 a cell would have to be 20 times as large in half of 64 cells."""
+    draw = np.random.default_rng(7)
+    first = draw.integers(0, 8, 20_000)
+    second = np.where(draw.random(20_000) < 0.8, first, draw.integers(0, 8, 20_000))
+    third = np.where(draw.random(20_000) < 0.8, second, draw.integers(0, 8, 20_000))
+    rows = np.array([first, second, third, draw.integers(0, 8, 20_000)]).T
+    layout = Layout((8,) * 4)
+    variables = tuple(Variable(name, "", False, tuple("abcdefgh")) for name in "wxyz")
+    how = _measure(Synthesis(variables, 128, "marginals"), 1, Share("epsilon", Decimal(1)))
+    raw = core(counts_of(rows, layout), how, Noise(), "a1")
+    model = fitted(findings(raw, how), how.ordered)
+    assert {(0, 1), (1, 2)} <= {table.pair for table in model.edges}
+    made = np.hstack([np.array(chunk) for chunk in sampling.rows(model, variables, raw[0], raw)]).T
+    for i, j in layout.pairs:
+        one, two = (np.bincount(table[:, i] * 8 + table[:, j], minlength=64) / len(table) for table in (rows, made))
+        assert np.abs(one - two).sum() / 2 < 0.05
+    apart = np.outer(np.bincount(first), np.bincount(second)).ravel() / 20_000**2
+    assert np.abs(np.bincount(first * 8 + second, minlength=64) / 20_000 - apart).sum() / 2 > 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_fine_bounds_are_cut_and_their_ends_and_zero_stand_alone() -> None:
     assert cells[-1] == ("99999", "99999")
     assert ("0", "0") in cells
     assert len(cells) <= 16
-    assert all(int(low) == int(before) + 1 for (_, before), (low, _) in zip(cells, cells[1:], strict=False))
+    assert all(int(low) == int(before) + 1 for (_, before), (low, _) in pairwise(cells))
 
 
 @pytest.mark.parametrize(
