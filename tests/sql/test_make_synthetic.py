@@ -1,4 +1,7 @@
-"""CALL dp.make_synthetic through a real server: what appears, what it costs, what is refused."""
+"""CALL dp.make_synthetic through a real server: what appears, what it costs, what is refused.
+
+Numbers of rows are compared with room for twenty scales of the noise at least: false alarms are below 1e-8.
+"""
 
 from __future__ import annotations
 
