@@ -167,7 +167,7 @@ class Catalog:
         if not found["analyst"]:
             raise DPError(PRIVILEGE, "the asking role is not an analyst", "The administrator grants dp_analyst to it.")
         if not found["allotted"]:
-            raise _no_allotment(policy.dataset.name)
+            raise no_allotment(policy.dataset.name)
 
     def is_closed(self, shape: str) -> bool:
         return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
@@ -345,7 +345,7 @@ class Catalog:
         )
         own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
         if not found or not own:
-            raise _no_allotment(dataset)
+            raise no_allotment(dataset)
         orders = tuple(Decimal(o) for o in found[0]["orders"] or ())
         cap = _cap(found[0]["accountant"], {name: Decimal(own[0][name]) for name in _AMOUNTS}, orders)
         return remaining(cap, Accounts(self._execute, dataset, who or "").load(Root())[who or ""])
@@ -383,10 +383,12 @@ def check_not_frozen(policy: Policy) -> None:
         )
 
 
-def _no_allotment(dataset: str) -> DPError:
+def no_allotment(dataset: str, role: str | None = None) -> DPError:
+    """42501: the asker, or a named role, may spend nothing of a dataset."""
+    whose = "you have" if role is None else f"{role} has"
     return DPError(
         PRIVILEGE,
-        f"you have no allotment in dataset {dataset}",
+        f"{whose} no allotment in dataset {dataset}",
         "The administrator calls dp.allot(role, dataset, epsilon => ...).",
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.catalog import Catalog
 from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, check_row_units
-from pg_epsilon.errors import OUT_OF_RANGE, PRIVILEGE, DPError
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.partition import Cell, cell, number_of, width_of
@@ -23,9 +23,8 @@ from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.settings import check, view_of
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo_books import SqlBooks, Warm
-from pg_epsilon.turbo_payer import Payer
+from pg_epsilon.turbo_payer import PLANNER, Payer
 
-PLANNER = "dp_planner"
 MOST_SEALED = 1000  # partitions that one call seals
 
 
@@ -185,14 +184,6 @@ class Owner:
     def _buy_scale(self, policy: Policy, view: View, part: Part, where: str | None) -> Decimal:
         """max(1, n + DLap(epsilon)): paid by dp_planner, once for the partition (composition.md §1.4)."""
         epsilon = Decimal(view.settings["scale_epsilon"])
-        try:
-            self._catalog.caps(policy, PLANNER)
-        except IndexError:
-            raise DPError(
-                PRIVILEGE,
-                f"{PLANNER} has no allotment in dataset {policy.dataset.name} to buy the scale with",
-                f"CALL dp.allot('{PLANNER}', '{policy.dataset.name}', epsilon => ...), or declare scale => ...",
-            ) from None
         payer = Payer(
             self._catalog, self._execute, policy, PLANNER, {**view.parts, part.part: part}, call="dp.seal_partition"
         )

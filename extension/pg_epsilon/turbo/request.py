@@ -241,8 +241,8 @@ _PATHS: Mapping[str, str] = {
     "r1": "histogram (PASS)",
     "r2": "noise after FAIL",
     "r3": "bypass",
-    "nodes": "noise per node",
-    "mixed": "histogram and noise per node",
+    "synopsis": "synopsis",
+    "mixed": "several, node by node",
 }
 
 

@@ -49,6 +49,7 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "noise": ("laplace or gaussian", _word("laplace", "gaussian")),
     "convergence": ("empirical or guaranteed", _word("empirical", "guaranteed")),
     "calibration": ("split or printed", _word("split", "printed")),
+    "forecast": ("a whole number of at least 1", _whole(1, 10**12)),
     "queries": ("a whole number of at least 1", _whole(1, 10**12)),
     "failure": ("above 0 and below 1", lambda v: _number(0, 1)(v) and v < 1),
     "learning_rates": ("one rate, or several: 50 updates each", _rates),
@@ -61,6 +62,12 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "mix": ("above 0 and at most 1", _number(0, 1)),
     "free_only": ("true or false", _flag),
 }
+
+
+def is_auto(settings: Mapping[str, Any]) -> bool:
+    """Whether the planner chooses the path; what only Turbo's own algorithms have leaves it no choice."""
+    own = settings.get("mode") == "pmw" or settings.get("convergence") == "guaranteed"
+    return settings.get("planner", "auto") == "auto" and not own
 
 
 def check(settings: Mapping[str, Any]) -> None:

@@ -1,0 +1,10 @@
+CREATE TABLE dp.turbo_note (
+  view         bigint NOT NULL REFERENCES dp.turbo_view ON DELETE CASCADE,
+  name         text NOT NULL,
+  node         text NOT NULL,
+  data_version bigint NOT NULL,
+  data         bytea NOT NULL,
+  PRIMARY KEY (view, name, node)
+);
+COMMENT ON TABLE dp.turbo_note IS 'What the planner auto remembers of a partition: synopses (noisy counts of bins), what was rented, how much of a payment each bin has used up. Released values and public facts, but for dp_owner only: a synopsis may not be looked at before a question is asked of it.';
+SELECT pg_catalog.pg_extension_config_dump('dp.turbo_note', '');
