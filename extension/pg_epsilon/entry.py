@@ -226,6 +226,7 @@ _ON_POLICY: dict[str, Callable[..., Any]] = {
     "check_grid": _check_grid,
     "budget": _budget,
     "import": _import_price,
+    "turbo_problems": lambda: _owner.problems(),
 }
 
 

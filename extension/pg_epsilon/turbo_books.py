@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.catalog_turbo import View
+from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import Payment, Released
@@ -69,6 +70,15 @@ class _Node:
         self.last: bytes | None = None
 
 
+def uncounted() -> DPError:
+    """In a restored copy: said before anything is paid, after stored answers were looked for."""
+    return DPError(
+        CHANNEL,
+        "the counts that this question is about are missing here: this is a restored copy",
+        "The owner calls dp.refresh(relation), after dp.confirm_ledger(dataset).",
+    )
+
+
 class SqlBooks:
     """`AutoBooks` of one request of a view whose row the caller has locked. The Protocol says what each call means."""
 
@@ -87,6 +97,8 @@ class SqlBooks:
         return sum(self._view.parts[part].scale for part in range(first, last + 1))
 
     def can_pay(self, payments: Sequence[Payment]) -> bool:
+        if not all(self._view.parts[p].counted for one in payments for p in range(one.first, one.last + 1)):
+            raise uncounted()
         return self._payer.can_pay(payments)
 
     def pay(self, payments: Sequence[Payment]) -> None:

@@ -84,16 +84,37 @@ class Owner:
             self._seal(policy, view, Part(0, None, None, None, 1, True, 1, ""), None, declared)
         return number
 
-    def refresh(self, schema: str, name: str) -> bool:
-        """The counts of a view without partitions, read anew; whether there is one."""
+    def refresh(self, schema: str, name: str) -> int:
+        """Read counts anew: of a view without partitions, and of sealed partitions that lack them (a restored copy)."""
         policy = self._catalog.policy(schema, name)
         view = self._views.view(policy, lock=True)
-        if view is None or view.partitioned:
-            return False
-        part = view.parts[0]
-        self._views.put_part(view.view, part, Decimal(part.scale))
-        self._views.fill(view.view, 0, policy, view.attributes, None)
-        return True
+        if view is None:
+            return 0
+        todo = self._views.uncounted(view.view) if view.partitioned else [0]
+        for number in todo:
+            part = view.parts[number]
+            self._views.put_part(view.view, part, Decimal(part.scale))
+            where = cell(policy, number).sql if view.partitioned else None
+            self._views.fill(view.view, number, policy, view.attributes, where)
+        return len(todo)
+
+    def problems(self) -> list[dict[str, str]]:
+        """Why a view answers nothing, for dp.check()."""
+        found = []
+        for schema, name in self._views.enabled():
+            try:
+                policy = self._catalog.policy(schema, name)
+            except DPError:  # dp.check() says what is wrong with the relation itself
+                continue
+            view, relation = self._views.view(policy), policy.relation.qualified
+            if view is None:
+                problem, hint = "its columns were declared anew", f"CALL dp.disable_turbo('{relation}'), then enable it"
+            elif self._views.uncounted(view.view):
+                problem, hint = "its counts are missing, as in a restored copy", f"CALL dp.refresh('{relation}')"
+            else:
+                continue
+            found.append({"object": relation, "problem": f"Turbo does not answer from it: {problem}", "hint": hint})
+        return found
 
     def seal(self, schema: str, name: str, partition: str, scale: str | None) -> str:
         """Seal the partition that a value of the key is in. Its leaf account's name."""
