@@ -64,6 +64,12 @@ class Owner:
             raise DPError(
                 OUT_OF_RANGE, "attributes names different columns, one at least", "attributes => '{sex,age,city}'"
             )
+        if settings.get("noise") == "gaussian" and policy.dataset.accountant == "pure":
+            raise DPError(
+                OUT_OF_RANGE,
+                "Gaussian noise has no price on a dataset whose accountant is 'pure'",
+                "Leave noise out, or protect the relation in a dataset whose accountant is 'renyi'.",
+            )
         bins = attributes_of(policy, attributes)
         declared = _declared(policy, partition_by, scale, scale_epsilon)
         domain = Domain(tuple(len(one.keys) for one in bins))

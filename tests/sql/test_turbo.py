@@ -304,6 +304,7 @@ REFUSED = [
     ("'{score}'", "0.05, 0.001", "not declared"),
     ("'{joined}'", "0.05, 0.001, settings => '{\"taus\": 1}'", "unknown setting"),
     ("'{joined}'", "0.05, 0.001, settings => '{\"tau\": 2}'", "tau must be"),
+    ("'{joined}'", '0.05, 0.001, settings => \'{"noise": "gaussian"}\'', "has no price"),
     ("'{joined}'", "0.05, 0.001, 'joined'", "partition_key_is_public"),
     ("'{joined}'", "0.05, 0.001, 'joined', true", "is not partitioned"),
     ("'{age,sex,city,joined,income}'", "0.05, 0.001", "declared keys"),
@@ -344,3 +345,41 @@ def test_a_view_goes_with_its_relation_and_its_declarations(cluster: Cluster) ->
         boss.execute("DROP TABLE passing")
         gone = "SELECT count(*) FROM dp.turbo_view v WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = v.relation)"
         assert one(root, gone) == 0
+
+
+RENYI = f"""
+CREATE TABLE bent (a int, b int);
+INSERT INTO bent SELECT i % 4, CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END FROM generate_series(1, {ROWS}) i;
+CALL dp.create_dataset('bent', epsilon => 1, delta => 1e-9, accountant => 'renyi');
+CALL dp.protect('bent', 'bent', scale => {ROWS});
+CALL dp.describe_column('bent', 'a', bounds => '{{0,3}}', nullable => false);
+CALL dp.describe_column('bent', 'b', bounds => '{{0,1}}', nullable => false);
+CALL dp.publish('bent');
+CALL dp.allot('alice', 'bent', epsilon => 1);
+CALL dp.enable_turbo('bent', '{{a,b}}', {ALPHA}, {BETA}, planner => 'turbo',
+  settings => '{{"c0": 1, "s0": 2, "noise": "gaussian"}}');
+"""
+
+
+def test_on_a_renyi_dataset(cluster: Cluster) -> None:
+    """Direct and hard answers are Gaussian, epochs Laplace: each enters the accounts in its own curve."""
+    cluster.psql(RENYI, user="boss")
+    count = "SELECT dp.dp_query(dp.dp_count_request('bent', %s, alpha => 0.05, beta => 0.001))"
+    with cluster.connect("alice") as alice, cluster.connect() as root:
+        first = one(alice, count, "b = 1")
+        assert first["notice"]["path"] == "bypass"
+        assert set(first["notice"]["charge"]) == {"rho"}
+        assert abs(int(first["rows"][0][0]) - ROWS // 10) <= SURE
+        with no_charge(cluster):
+            assert one(alice, count, "b = 1")["rows"] == first["rows"]
+        one(alice, count, "b = 0")
+        later = one(alice, count, "b = 1 OR a = 1 AND b = 0")
+        assert later["notice"]["path"] in ("histogram (PASS)", "noise after FAIL", "bypass")
+        kinds = "SELECT DISTINCT charge -> 0 ->> 'kind' FROM dp.ledger WHERE dataset = 'bent'"
+        assert {row[0] for row in root.execute(kinds).fetchall()} <= {"gaussian", "above_threshold"}
+
+
+def test_user_units_are_refused(cluster: Cluster) -> None:
+    """Their counts would need an enforced cap of rows (composition.md 2.2): other mechanisms answer."""
+    with cluster.connect("boss") as boss, refused("DP003", "unit is a row"):
+        boss.execute("CALL dp.enable_turbo('orders', '{status}', 0.05, 0.001, scale => 400)")
