@@ -20,6 +20,7 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.turbo import nodes
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.books import Payment
+from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.settings import check, view_of
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo_books import SqlBooks, Warm
@@ -32,12 +33,18 @@ class Owner:
     """The calls behind dp.enable_turbo and its kin; who may call them is checked in SQL."""
 
     def __init__(
-        self, catalog: Catalog, views: TurboCatalog, execute: Execute, noise: Callable[[], NoiseSource]
+        self,
+        catalog: Catalog,
+        views: TurboCatalog,
+        execute: Execute,
+        noise: Callable[[], NoiseSource],
+        outlook: Callable[[Policy, View], Outlook],
     ) -> None:
         self._catalog = catalog
         self._views = views
         self._execute = execute
         self._noise = noise
+        self._outlook = outlook
 
     def enable(
         self,
@@ -85,8 +92,9 @@ class Owner:
                 "settings": {**settings, **({"scale_epsilon": scale_epsilon} if declared is None else {})},
             },
         )
+        view = self._view(policy)
+        self._outlook(policy, view)  # refused now, not at the first question
         if partition_by is None:
-            view = self._view(policy)
             self._seal(policy, view, Part(0, None, None, None, 1, True, 1, ""), None, declared)
         return number
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
-from fix_ledger import account, balanced, no_charge, one
+from fix_ledger import account, balanced, no_charge, one, refused
 
 ROWS = 20_000
 SURE = 2.5 * 0.05 * ROWS  # noise passes alpha n~ once in 1000, this once in 3e7
@@ -109,3 +109,21 @@ def test_a_refresh_starts_anew(cluster: Cluster, alice: psycopg.Connection[Any])
     answer = ask(alice, "a IN (0, 5, 6)")
     assert answer["notice"]["path"] in ("bypass", "synopsis")
     assert answer["notice"]["charge"] != {} or answer["notice"]["path"] == "synopsis"
+
+
+def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """The owner says which questions will come: if renting them all costs more than a synopsis, it is bought first."""
+    workload = """{"workload": [{"keys": ["a", "b"]}, {"where": "a < 4"}, {"where": "a >= 2 AND a < 6 AND b = 1"}],
+                   "forecast": 100}"""
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.disable_turbo('small')")
+        with refused("DP003", "no set of bins"):
+            settings = '{"workload": [{"where": "true", "aggregates": ["avg(a)", "stddev(a)"]}]}'
+            boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [settings])
+        boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [workload])
+    plan = ask(alice, "a < 4", "plan")
+    answer = ask(alice, "a < 4")
+    assert answer["notice"]["charge"] == plan["charge"]["worst"]
+    assert answer["notice"]["path"] in ("synopsis", "bypass")
+    with no_charge(cluster):
+        assert ask(alice, "NOT a > 3")["rows"] == answer["rows"]

@@ -21,7 +21,7 @@ from pg_epsilon.turbo.split import WHOLE
 from pg_epsilon.turbo_books import SqlBooks, Warm
 asked = entry._request(json.loads(request))
 view = entry.turbo.view(asked, lock=False)
-question = None if view is None else entry.turbo.asked(asked, view, entry._texts)
+question = None if view is None else entry.turbo.asked(asked, view)
 if question is None:
     return None
 books = SqlBooks(entry.rows, view, None, None, Warm())

@@ -39,6 +39,22 @@ def _rates(value: Any) -> bool:
     return isinstance(value, list) and 0 < len(value) <= 100 and all(_number(0, 10)(rate) for rate in value)
 
 
+def _questions(value: Any) -> bool:
+    """Questions by members of a request (docs/internals.md §1): where, keys, aggregates."""
+    texts = ("keys", "aggregates")
+    return (
+        isinstance(value, list)
+        and len(value) <= 10_000
+        and all(
+            isinstance(one, dict)
+            and set(one) <= {"where", *texts}
+            and isinstance(one.get("where"), str | None)
+            and all(isinstance(one.get(name, []), list) for name in texts)
+            for one in value
+        )
+    )
+
+
 # name → (what it may be, in words; whether a value is)
 KNOBS: Mapping[str, tuple[str, Check]] = {
     "mode": ("turbo or pmw", _word("turbo", "pmw")),
@@ -50,6 +66,7 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "convergence": ("empirical or guaranteed", _word("empirical", "guaranteed")),
     "calibration": ("split or printed", _word("split", "printed")),
     "forecast": ("a whole number of at least 1", _whole(1, 10**12)),
+    "workload": ("a list of questions, each {where, keys, aggregates}", _questions),
     "queries": ("a whole number of at least 1", _whole(1, 10**12)),
     "failure": ("above 0 and below 1", lambda v: _number(0, 1)(v) and v < 1),
     "learning_rates": ("one rate, or several: 50 updates each", _rates),
