@@ -12,6 +12,7 @@ from typing import Any
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.attributes import Attribute, attribute, check_size, index_sql
+from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.partition import Cell, number_of
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.source import table
@@ -71,8 +72,12 @@ def attributes_of(policy: Policy, names: Sequence[str]) -> tuple[Attribute, ...]
 
 
 def digest_of(attributes: Sequence[Attribute]) -> str:
-    """What the bins mean: equal as long as every row is in the same bin, and every bin has the same values."""
-    return hashlib.sha256(json.dumps([[one.name, one.bin_sql, one.keys] for one in attributes]).encode()).hexdigest()
+    """What the bins mean: equal as long as every row is in the same bin, and every bin has the same values.
+
+    A column's name is no part of it: policy follows a renamed column.
+    """
+    facts = [[one.bin_sql.replace(f"r.{identifier(one.name)}", "r.x"), one.keys] for one in attributes]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 class TurboCatalog:
