@@ -72,11 +72,7 @@ class _Plan(NamedTuple):
 
     bought: dict[int, Design]
     runs: list[_Run]
-    loads: dict[int, Load]
     levels: dict[int, int]
-
-    def rise(self, part: int) -> int:
-        return self.levels[part] - self.loads[part].level
 
 
 class _Request:
@@ -100,6 +96,7 @@ class _Request:
         self.scale = books.scale(first, last)
         self.covers: dict[int, Cover] = {}
         self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
+        self.loads: dict[int, Load] = {}
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -158,10 +155,10 @@ class _Request:
 
     def _reserving(self, plan: _Plan) -> _Plan:
         """A plan that rents, unless it takes the last chance to buy: then the synopses are bought at once."""
-        designs = dict(self._designs(plan))
+        rent, designs = self._payments(plan), dict(self._designs(plan))
+        payable = self.books.can_pay(rent)
         every = [payment for part, design in designs.items() for payment in self._buying(part, design)]
-        rent = self._payments(plan)
-        if self.books.can_pay([*rent, *every]):
+        if payable and self.books.can_pay([*rent, *every]):
             return plan
         last_chance = {}
         for part, design in designs.items():
@@ -172,7 +169,9 @@ class _Request:
         buying_plan = self._plan(last_chance)
         if last_chance and self.books.can_pay(self._payments(buying_plan)):
             return buying_plan
-        return self._payable(plan)
+        if not payable:
+            raise exhausted()
+        return plan
 
     def _designs(self, plan: _Plan) -> list[tuple[int, Design]]:
         """Of every partition that runs touch: the synopsis that would answer the first of them, if one is to be had."""
@@ -194,11 +193,10 @@ class _Request:
         declared = None
         if all(self.queries[run.asked].id in self.outlook.ids for run in plan.runs):
             declared = declared_rent(self.queries[0].domain, self.outlook) * self._direct(self.scales[part]).amount
-        load, rise = plan.loads[part], plan.rise(part) * unit
+        load, rise = self._load(part), self._rise(plan, part) * unit
         return worth_buying(price, load.rent * unit, rise, declared, self.outlook, self._asked(), load.since)
 
     def _plan(self, bought: dict[int, Design]) -> _Plan:
-        loads: dict[int, Load] = {}
         levels: dict[int, int] = {}
         runs: list[_Run] = []
         for i, one in self.covers.items():
@@ -209,11 +207,9 @@ class _Request:
                 runs.append(run)
                 for part in range(node.first, node.last + 1):
                     if self.scales[part]:
-                        if part not in loads:
-                            loads[part] = self._load(part)
-                        needed = loads[part].needed(query, run.draw, self._unit(part))
+                        needed = self._load(part).needed(query, run.draw, self._unit(part))
                         levels[part] = max(levels.get(part, 0), needed)
-        return _Plan(bought, runs, loads, levels)
+        return _Plan(bought, runs, levels)
 
     def _runs(self, i: int, parts: Sequence[int]) -> list[Node]:
         """Neighbouring partitions together; a partition by itself, once the query's windows cost it as much as that."""
@@ -231,12 +227,17 @@ class _Request:
     def _alone(self, part: int) -> Decimal:
         return self._direct(self.scales[part]).amount if self.scales[part] else Decimal("Infinity")
 
+    def _rise(self, plan: _Plan, part: int) -> int:
+        return plan.levels[part] - self._load(part).level
+
     def _unit(self, part: int) -> Decimal:
         return unit_of(self._direct(self.scales[part]))
 
     def _load(self, part: int) -> Load:
-        data = self.books.note(LOAD, Node(0, part, part))
-        return Load.empty(self.queries[0].domain.bins, self._asked()) if data is None else Load.from_bytes(data)
+        if part not in self.loads:
+            data, bins = self.books.note(LOAD, Node(0, part, part)), self.queries[0].domain.bins
+            self.loads[part] = Load.empty(bins, self._asked()) if data is None else Load.from_bytes(data)
+        return self.loads[part]
 
     def _asked(self) -> int:
         """How many queries the view was paid for so far."""
@@ -249,7 +250,7 @@ class _Request:
         return [Payment(part, part, draw.charge(), "synopsis") for draw in draws]
 
     def _payments(self, plan: _Plan) -> list[Payment]:
-        rises = {p: Draw(self.mechanism, plan.rise(p) * self._unit(p)) for p in plan.levels if plan.rise(p)}
+        rises = {p: Draw(self.mechanism, n * self._unit(p)) for p in plan.levels if (n := self._rise(plan, p))}
         buying = [payment for part, design in plan.bought.items() for payment in self._buying(part, design)]
         return [*merge(rises, "bypass"), *buying]
 
@@ -258,11 +259,11 @@ class _Request:
         for run in plan.runs:
             for part in range(run.node.first, run.node.last + 1):
                 if self.scales[part]:
-                    plan.loads[part].take(self.queries[run.asked], run.draw, self._unit(part))
+                    self._load(part).take(self.queries[run.asked], run.draw, self._unit(part))
         for part in plan.bought:
-            plan.loads.setdefault(part, self._load(part)).rent = 0
-        for part, load in plan.loads.items():
-            self.books.keep_note(LOAD, Node(0, part, part), load.to_bytes())
+            self._load(part).rent = 0
+        for part in plan.bought.keys() | plan.levels.keys():
+            self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
         if plan.runs:
             asked = self._asked() + len({run.asked for run in plan.runs})
             self.books.keep_note(ASKED, WHOLE, asked.to_bytes(8, "little"))

@@ -91,9 +91,9 @@ class Load:
     def _apply(self, query: Query, amount: int) -> None:
         import numpy as np
 
-        if self._key is not None:
-            _states.pop(self._key, None)
-            self._key = None
+        if self._key is not None and _states.get(self._key) is self:
+            del _states[self._key]
+        self._key = None
         query.put(self.used, np.minimum(self._taken(query, amount), _FULL))
 
     def to_bytes(self) -> bytes:
@@ -108,12 +108,13 @@ class Load:
 
     @staticmethod
     def from_bytes(data: bytes) -> Load:
-        """The inverse of `to_bytes`. Remembered by its bytes, until it changes."""
+        """The inverse of `to_bytes`. What was stored last is remembered by its bytes, and handed out once: two
+        partitions may have equal ones, and each then changes its own."""
         import numpy as np
 
-        if data in _states:
-            _states.move_to_end(data)
-            return _states[data]
+        known = _states.pop(data, None)
+        if known is not None:
+            return known
         magic, level, rent, since, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise ValueError("not a load")
