@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -71,3 +72,8 @@ def test_explain_says_what_it_would_do(alice: psycopg.Connection[Any]) -> None:
 def test_other_questions_fall_back(alice: psycopg.Connection[Any]) -> None:
     _, said = notices(alice, "SELECT count(*) FROM people WHERE income > 500")
     assert said[0].startswith("dp: direct, discrete Laplace")
+
+
+def test_where_turbo_answers_is_shown(alice: psycopg.Connection[Any]) -> None:
+    rows, _ = notices(alice, "SELECT relation, attributes, bins, alpha, partition, scale, sealed FROM dp.turbo")
+    assert rows == [("public.people", ["sex", "city", "age"], 3 * 4 * 63, Decimal("0.05"), None, 1000, True)]
