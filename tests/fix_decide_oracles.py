@@ -2,8 +2,7 @@
 
 Written from the formulas of the specification, apart from the engine, in log space; noise is continuous, as there.
 The engine draws integers on fine lattices (decide/grain.py): the laws agree to the sixth decimal while epsilon is
-below 1 for a sensitivity of 1. Where the lattice itself is at issue, `run_law(…, lattice=True)` and
-`hist(…, lattice=True)` are the laws on it.
+below 1 for a sensitivity of 1. Where the lattice itself is at issue: `lattice_tail`, `run_law(…, lattice=True)`.
 
 A probability here is of a released bit (1: "bound satisfied") unless it says otherwise. Never evaluated on anybody's
 data: tests, audits and benchmarks only.
@@ -237,48 +236,25 @@ def em_pmf(
     return [w / math.fsum(raw) for w in raw]
 
 
-def hist(
-    n: int, q1: int, q2: int, fraction: Real, epsilon: Real, rows: int = 1, *, bit: int = 1, lattice: bool = False
-) -> float:
-    """Hist_med and its quantiles: Pr[1], or Pr[0]; scale 2 rows / epsilon each.
-
-    lattice: integer noise, with floor((1 - p) n) + 1 in the second test (erratum 13).
-    """
-    b, p = 2 * rows / float(epsilon), Fraction(fraction)
-    pieces = _hist_pieces(b, p, lattice)
-    total = 0.0
-    for weight, m1, m2 in pieces(n):
-        (one, no1), (two, no2) = _below(m1 - q1, b, lattice), _below(m2 - q2, b, lattice)
-        total += weight * (one * two if bit else no1 + one * no2)
+def hist(n: int, q1: int, q2: int, fraction: Real, epsilon: Real, rows: int = 1, *, bit: int = 1) -> float:
+    """Hist_med and its quantiles: Pr[1], or Pr[0]; scale 2 rows / epsilon each."""
+    b, total = 2 * rows / float(epsilon), 0.0
+    for weight, m1, m2 in _hist_pieces(n, b, Fraction(fraction)):
+        one, two = cdf(m1 - q1, b), cdf(m2 - q2, b)
+        total += weight * (one * two if bit else cdf(q1 - m1, b) + one * cdf(q2 - m2, b))
     return total
 
 
-def _below(k: int, b: float, lattice: bool) -> tuple[float, float]:
-    """Pr[noise < k], and of the contrary."""
-    if lattice:
-        return float(lattice_tail(1 - k, b)), float(lattice_tail(k, b))
-    return cdf(k, b), cdf(-k, b)
-
-
-def _hist_pieces(b: float, p: Fraction, lattice: bool) -> Callable[[int], list[tuple[float, int, int]]]:
+@lru_cache(maxsize=64)
+def _hist_pieces(n: int, b: float, p: Fraction) -> list[tuple[float, int, int]]:
     """(probability, m1, m2) where the noisy n leaves both thresholds as they are."""
-
-    @lru_cache(maxsize=64)
-    def pieces(n: int) -> list[tuple[float, int, int]]:
-        reach = math.ceil(_FAR * b)
-        if lattice:
-            atoms = ((y, math.exp(-abs(y - n) / b) * math.tanh(0.5 / b)) for y in range(n - reach, n + reach + 1))
-            return [(w, math.ceil(p * y), math.floor((1 - p) * y) + 1) for y, w in atoms]
-        ends = {Fraction(k) / share for share in (p, 1 - p) for k in range(*_span(share, n, reach))}
-        cuts = [Fraction(n - reach), *sorted(ends), Fraction(n + reach)]
-        found = []
-        for low, high in pairwise(cuts):
-            middle = (low + high) / 2
-            mass = _mass(float(low - n), float(high - n), b)
-            found.append((mass, math.ceil(p * middle), math.floor((1 - p) * middle) + 1))
-        return found
-
-    return pieces
+    reach = math.ceil(_FAR * b)
+    ends = {Fraction(k) / share for share in (p, 1 - p) for k in range(*_span(share, n, reach))}
+    found = []
+    for low, high in pairwise([Fraction(n - reach), *sorted(ends), Fraction(n + reach)]):
+        middle, mass = (low + high) / 2, _mass(float(low - n), float(high - n), b)
+        found.append((mass, math.ceil(p * middle), math.ceil((1 - p) * middle)))
+    return found
 
 
 def _span(share: Fraction, n: int, reach: int) -> tuple[int, int]:

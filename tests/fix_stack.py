@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -56,7 +57,20 @@ class Stack:
             "--config",
             str(self.config),
         ]
-        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+        if arguments == ("facade", "sync") and done.returncode == 0 and self.process is not None:
+            self._wait_for_policy()
+        return done
+
+    def _wait_for_policy(self) -> None:
+        """Until the proxy serves by the facade's version: a busy machine takes seconds to follow a long script."""
+        with self.cluster.connect(dbname=FACADE) as conn:
+            row = conn.execute("SELECT version FROM dp_state.facade_state").fetchone()
+        end = time.monotonic() + 60
+        while row is not None and time.monotonic() < end and self.process is not None and self.process.poll() is None:
+            if row[0] in map(int, re.findall(r"policy in force.*? version=(\d+)", self.log)):
+                return
+            time.sleep(0.05)
 
     def configure(self) -> None:
         place = f'host = "{{}}"\nport = {self.cluster.port}\n'

@@ -6,6 +6,7 @@ from typing import Any
 
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe
+from pg_epsilon.synthesis.choice import document as synthesis
 
 
 def shown(
@@ -28,5 +29,6 @@ def shown(
         "rows": [[*group, *plan.texts(cell)] for group, cell in rows],
         **({"bars": [plan.bars(cell) for cell in raw]} if request.bars else {}),
         **({"decisions": plan.outcomes(decided)} if decided is not None else {}),
+        **({"synthesis": synthesis(request, plan.measures[0], raw[0])} if request.synthesize is not None else {}),
         "notice": describe(plan, path=path, left=left, as_of=as_of, raw=decided),
     }

@@ -17,8 +17,10 @@ from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
 from pg_epsilon.plan import Plan
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
+from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation
 
+PLANNER = "dp_planner"  # the system role that pays for what everybody uses
 _AMOUNTS = ("epsilon", "delta", "delta_rdp", "delta_add")
 _ALLOTMENT = (
     "SELECT epsilon::text, delta::text, delta_rdp::text, delta_add::text FROM dp.role_allotment"
@@ -155,8 +157,14 @@ class Catalog:
             )
         return public_from_json(document)
 
-    def authorise(self, policy: Policy, who: str) -> None:
-        """42501 unless the asker is an analyst with an allotment in the dataset, now (composition.md §14.11)."""
+    def authorise(self, request: Request, who: str) -> None:
+        """42501 unless the asker is an analyst with an allotment in the dataset, now (composition.md §14.11).
+
+        What is made for everybody is paid by dp_planner, and by no other (§3.6); it pays for nothing else.
+        """
+        policy, planned = request.policy, request.synthesize is not None
+        if planned != (who == PLANNER):
+            raise DPError(PRIVILEGE, f"{PLANNER} pays for synthetic tables alone", "CALL dp.make_synthetic(relation).")
         found = self._execute(
             "SELECT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1 AND r.rolcanlogin"
             " AND pg_has_role(r.oid, 'dp_analyst', 'MEMBER')) AS analyst,"
@@ -164,10 +172,10 @@ class Catalog:
             ["name", "text"],
             [who, policy.dataset.name],
         )[0]
-        if not found["analyst"]:
+        if not planned and not found["analyst"]:
             raise DPError(PRIVILEGE, "the asking role is not an analyst", "The administrator grants dp_analyst to it.")
         if not found["allotted"]:
-            raise no_allotment(policy.dataset.name)
+            raise no_allotment(policy.dataset.name, who)
 
     def is_closed(self, shape: str) -> bool:
         return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
@@ -383,19 +391,25 @@ def check_not_frozen(policy: Policy) -> None:
         )
 
 
-def no_allotment(dataset: str, role: str | None = None) -> DPError:
-    """42501: the asker, or a named role, may spend nothing of a dataset."""
-    whose = "you have" if role is None else f"{role} has"
+def no_allotment(dataset: str, who: str | None = None) -> DPError:
+    """42501: the asker, or the planner, may spend nothing of a dataset."""
+    if who == PLANNER:
+        return DPError(
+            PRIVILEGE,
+            f"{PLANNER}, which pays for what everybody uses, has no allotment in dataset {dataset}",
+            f"CALL dp.allot('{PLANNER}', '{dataset}', epsilon => ...)",
+        )
     return DPError(
         PRIVILEGE,
-        f"{whose} no allotment in dataset {dataset}",
+        f"you have no allotment in dataset {dataset}",
         "The administrator calls dp.allot(role, dataset, epsilon => ...).",
     )
 
 
 def exhausted(dataset: str, role: str, charge: Mapping[str, str], left: Remaining) -> DPError:
     """DP001: what was asked does not fit into the dataset's cap (role '') or the role's allotment."""
-    whose = "your allotment in" if role else "the budget of"
+    own = f"the allotment of {PLANNER} in" if role == PLANNER else "your allotment in"
+    whose = own if role else "the budget of"
     asked = ", ".join(f"{name} {value}" for name, value in charge.items())
     return DPError(
         EXHAUSTED,

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
-from pg_epsilon.choice_values import average, quantile, spread
+from pg_epsilon.choice_values import average, bound, quantile, spread
 from pg_epsilon.decide.choice import choose as decisions
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
@@ -28,6 +28,7 @@ from pg_epsilon.query.aggregates import COLUMN, ROWS, UNITS, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import SUM, Statistic
+from pg_epsilon.synthesis.choice import choose as synthesis
 
 
 def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, ...]:
@@ -36,6 +37,8 @@ def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, .
     DP003 for a mechanism that does not answer the aggregate, DP004 for what is not declared, DP005 for a budget that
     does not fit.
     """
+    if request.synthesize is not None:
+        return (synthesis(request, request.synthesize),)
     if not aggregates:
         return ()
     if request.decide is not None:
@@ -255,4 +258,5 @@ _BUILDERS: Mapping[str, Callable[[Facts, Aggregate, Share], Choice]] = {
     "stddev_samp": spread,
     "stddev_pop": spread,
     "quantile": quantile,
+    "bound": bound,
 }

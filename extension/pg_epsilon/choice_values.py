@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, needs_amount, values_of
-from pg_epsilon.errors import OUT_OF_RANGE, DPError
-from pg_epsilon.mechanisms.estimators import Average, Quantile, Spread
+from pg_epsilon.decide.sums import Bound, doubling
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.mechanisms.estimators import Average, Covering, Quantile, Spread
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.query.aggregates import ROWS, Aggregate
-from pg_epsilon.query.statistics import HISTOGRAM, SUM, Statistic
+from pg_epsilon.query.statistics import HISTOGRAM, PREFIX, SUM, Statistic
 
 POINTS = 2**16  # of a quantile's lattice, at most
 CELLS = 2**22  # of all histograms of a block together, at most
+THETA = Decimal("0.95")
 SQUARES = 2**31  # the largest square, in grains
 
 
@@ -78,3 +81,21 @@ def quantile(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
     point = f"(({values.sql} - {values.low}) / {stride})"
     warnings = (f"values are told apart in steps of {float(stride * values.step):g} only",) if stride > 1 else ()
     return Choice(estimator, (Statistic(HISTOGRAM, point, aggregate.filter),), warnings=warnings)
+
+
+def bound(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
+    """PrivateBoundDS: a power of two of the lattice that covers about a share theta of the rows (dp-pqd.md §5.3)."""
+    values = values_of(aggregate)
+    if facts.users or facts.request.keys or facts.histograms or values.low < 0:
+        raise DPError(
+            SHAPE,
+            "a bound is chosen for values from 0 up, of one question, where the unit is a row",
+            "Clamp from below: greatest(x, 0); ask without GROUP BY and quantiles.",
+        )
+    if share_.kind != "epsilon":
+        raise DPError(OUT_OF_RANGE, "a bound takes a budget of kind epsilon", "Ask with epsilon => 0.1.")
+    levels = doubling(values.largest, values.ladder)
+    measure = Bound(levels, aggregate.parameters.theta or THETA, share_.amount)
+    read = Statistic(PREFIX, values.sql, aggregate.filter, levels=(levels,))
+    warning = "about a share theta of the rows is at most this: it is no bound on the others"
+    return Choice(Covering(measure, values.high, values.step, values.whole), (read,), warnings=(warning,))

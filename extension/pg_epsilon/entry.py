@@ -76,7 +76,7 @@ def charge(request_id: str, who: str, request: str) -> str:
     def pay() -> dict[str, Any]:
         document = json.loads(request)
         asked = _request(document)
-        catalog.authorise(asked.policy, who)
+        catalog.authorise(asked, who)
         try:
             by_turbo = turbo.reply(asked, request_id, who, document)
         except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
@@ -159,7 +159,7 @@ def _plan(request: Any) -> dict[str, Any]:
     who = rows("SELECT dp._who()::text AS who")[0]["who"]
     asked = _request(request)
     policy = asked.policy
-    catalog.authorise(policy, who)
+    catalog.authorise(asked, who)
     by_turbo = turbo.plan(asked, who)
     if by_turbo is not None:
         return {**by_turbo, "request": asked.canonical()}
@@ -306,7 +306,7 @@ def _compile(document: Any) -> Plan:
 
 
 def _planned(request: Request) -> Plan:
-    if request.decide is not None:
+    if request.decide is not None and request.aggregates and not request.keys:
         request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
     return make_plan(request)
 

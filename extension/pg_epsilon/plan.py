@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +24,14 @@ from pg_epsilon.query.request import Request, canonical_text
 from pg_epsilon.query.statistics import Statistic, needs_row_cap, statement
 
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
-AMOUNTS = frozenset({"epsilon", "rho", "delta"})
+# A charge's parameter → what people call it. The two of a sparse vector are one price.
+AMOUNTS = {
+    "epsilon": "epsilon",
+    "threshold_epsilon": "epsilon",
+    "query_epsilon": "epsilon",
+    "rho": "rho",
+    "delta": "delta",
+}
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,8 @@ def amounts_text(charges: Sequence[Charge], less: Sequence[Charge] = ()) -> dict
     total: dict[str, Decimal] = {}
     for sign, charge in [*((1, c) for c in charges), *((-1, c) for c in less)]:
         for name, value in charge.parameters:
-            if name in AMOUNTS:
-                total[name] = total.get(name, Decimal(0)) + sign * value
+            if known := AMOUNTS.get(name):
+                total[known] = total.get(known, Decimal(0)) + sign * value
     return {name: plain(value) for name, value in total.items()}
 
 
@@ -151,9 +159,16 @@ def make_plan(request: Request) -> Plan:
         scope=_scope(request),
         statement=_statement(request, choices, statistics),
         shape=f"{request.source.shape} {_shape(request)}",
-        cache_key=hashlib.sha256(canonical_text(request).encode()).hexdigest(),
+        cache_key=_cache_key(request, choices),
         capped=needs_row_cap(request, statistics),
     )
+
+
+def _cache_key(request: Request, choices: Sequence[Choice]) -> str:
+    """Equal questions have equal keys; of a decision, what it releases: its decider's, and whether an answer behind."""
+    released = [(d.name, bool(d.decided.reserved)) for d in (c.estimator for c in choices) if isinstance(d, Decision)]
+    text = canonical_text(request) + (json.dumps(released) if released else "")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence[Statistic]) -> str | None:
@@ -162,8 +177,11 @@ def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence
 
 
 def _shape(request: Request) -> str:
+    if request.synthesize is not None:
+        return "synthesize"
     functions = sorted({a.function for a in request.aggregates} - {"count"})
-    return " ".join(["group by" if request.keys else "count", *functions])
+    what = "group by" if request.keys else "count" if request.decide is None else "decide"
+    return " ".join([what, *functions])
 
 
 def _scope(request: Request) -> Scope:
@@ -210,7 +228,7 @@ def describe(
         "mechanism": plan.mechanism,
         "charge": charge,
         "accounts": scope_text(plan.scope),
-        "margin": plan.margin,
+        **({} if plan.decisions else {"margin": plan.margin}),
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,
@@ -221,7 +239,7 @@ def describe(
     }
     if plan.decisions:
         info["decisions"] = [plan.decisions[place].public() for place in plan.places]
-    info["text"] = "; ".join([notice_text(info), *(plan.sentences(raw) if raw is not None else ())])
+    info["text"] = notice_text(info, plan.sentences(raw) if raw is not None else ())
     return info
 
 
@@ -233,12 +251,12 @@ def scope_text(scope: Scope) -> str:
     return f"{len(scope.leaves)} partitions of {scope.relation}"
 
 
-def notice_text(info: dict[str, Any]) -> str:
+def notice_text(info: dict[str, Any], decisions: Sequence[str] = ()) -> str:
     """One line for a NOTICE."""
     cost = ", ".join(f"{name} {value} charged" for name, value in info["charge"].items()) or "free"
     text = f"dp: {info['path']}, {info['mechanism']}, {cost}"
-    if info["margin"] != "0":
+    if info.get("margin", "0") != "0":
         text += f", ±{info['margin']} at {info['confidence']}"
     for name, value in info["left"].items():
         text += f", {name} {value} left"
-    return "; ".join([f"{text}, as of {info['as_of']}", *info["warnings"]])
+    return "; ".join([f"{text}, as of {info['as_of']}", *decisions, *info["warnings"]])

@@ -63,7 +63,8 @@ class TurboEngine:
     def view(self, request: Request, *, lock: bool) -> View | None:
         """The view whose accuracy the request asks for, if there is one; locked until the transaction ends."""
         policy = request.policy
-        if request.budget.kind != "accuracy" or policy.has_user_units or len(request.source.relations) > 1:
+        other = request.decide is not None or request.synthesize is not None or len(request.source.relations) > 1
+        if request.budget.kind != "accuracy" or policy.has_user_units or other:
             return None
         view = self.views.view(policy, lock=lock)
         return view if view is not None and fits(request, view) else None

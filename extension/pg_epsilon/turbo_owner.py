@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.catalog import Catalog
+from pg_epsilon.catalog import PLANNER, Catalog
 from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, check_row_units
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
@@ -24,7 +24,7 @@ from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.settings import check, view_of
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo_books import SqlBooks, Warm
-from pg_epsilon.turbo_payer import PLANNER, Payer
+from pg_epsilon.turbo_payer import Payer
 
 MOST_SEALED = 1000  # partitions that one call seals
 

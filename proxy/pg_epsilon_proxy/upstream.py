@@ -20,8 +20,10 @@ from pg_epsilon_proxy.session.rewriting import Refusal
 
 log = logging.getLogger("pg_epsilon_proxy.upstream")
 
-# Besides class DP, texts that are functions of public data (R5). The last two: a predicate names what does not exist.
-PASSED_ON = ("42501", "57014", "42703", "42P01")
+# Besides class DP, texts that are functions of public data (R5): a predicate names what is not there, or twice; the
+# query of a decision is no SQL, by the parser of the engine.
+SYNTAX = "42601"
+PASSED_ON = ("42501", "57014", "42703", "42712", "42P01", SYNTAX)
 UNAVAILABLE = "the private database could not complete the call"
 UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
 CLOSE_SECONDS = 5.0
@@ -324,7 +326,7 @@ def _refusal(error: asyncpg.PostgresError) -> Refusal:
     state = error.sqlstate or ""
     if state.startswith("DP0") or state in PASSED_ON:
         # class DP is raised with the engine's own words only; PostgreSQL's DETAIL can name what was not published
-        detail = getattr(error, "detail", None) if state.startswith("DP0") else None
+        detail = getattr(error, "detail", None) if state.startswith("DP0") or state == SYNTAX else None
         return Refusal(state, str(error.args[0]) if error.args else "", detail, getattr(error, "hint", None))
     return _unavailable(error)
 

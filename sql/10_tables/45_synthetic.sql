@@ -16,5 +16,5 @@ COMMENT ON COLUMN dp.synthetic.provenance IS 'dp: an outside release proved (eps
 COMMENT ON COLUMN dp.synthetic.epsilon IS 'What the release of its rows cost, under add/remove of one privacy unit.';
 COMMENT ON COLUMN dp.synthetic.weight IS 'Column of the copy that says how many rows each of its rows stands for; NULL and negative weights count as 0.';
 COMMENT ON COLUMN dp.synthetic.proof IS 'Where the proof of (epsilon, delta) stands, as its owner put it.';
-COMMENT ON COLUMN dp.synthetic.columns IS 'The columns that both have, as found at registration: if one is lost or changes its type, nothing is asked of the copy.';
+COMMENT ON COLUMN dp.synthetic.columns IS 'The columns that both have: if one of the two loses one or changes its type, nothing is asked of the copy.';
 SELECT pg_catalog.pg_extension_config_dump('dp.synthetic', '');

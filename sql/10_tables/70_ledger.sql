@@ -4,7 +4,7 @@ CREATE TABLE dp.ledger (
   at             timestamptz NOT NULL DEFAULT clock_timestamp(),
   who            name NOT NULL,
   dataset        text NOT NULL REFERENCES dp.dataset,
-  kind           text NOT NULL CHECK (kind IN ('charge', 'confirm', 'transfer', 'import', 'declassified')),
+  kind           text NOT NULL CHECK (kind IN ('charge', 'return', 'confirm', 'transfer', 'import', 'declassified')),
   call           text NOT NULL,
   mechanism      text NOT NULL,
   charge         jsonb NOT NULL,
@@ -14,9 +14,13 @@ CREATE TABLE dp.ledger (
   scope          jsonb NOT NULL,
   request        jsonb,
   policy_version bigint NOT NULL,
-  data_version   bigint
+  data_version   bigint,
+  CHECK (CASE kind WHEN 'return' THEN epsilon <= 0 AND delta <= 0 AND 0 >= ALL (rdp) AND request ->> 'of' IS NOT NULL
+                   ELSE epsilon >= 0 AND delta >= 0 AND 0 <= ALL (rdp) END)
 );
-COMMENT ON TABLE dp.ledger IS 'Append-only: every charge, committed before its answer was computed. charge is in the mechanism''s native form, epsilon/delta/rdp are what was added to the accounts in scope.';
+COMMENT ON TABLE dp.ledger IS 'Append-only: every charge, committed before its answer was computed. charge is in the mechanism''s native form, epsilon/delta/rdp are what was added to the accounts in scope. A return (negative amounts, request: {"of": a charge''s request_id}) takes back what a charge had reserved for an answer that its released bit did not ask for.';
+CREATE UNIQUE INDEX ledger_return ON dp.ledger ((request ->> 'of')) WHERE kind = 'return';
+CREATE INDEX ledger_returns ON dp.ledger (dataset, seq) WHERE kind = 'return';
 CREATE INDEX ledger_declassified ON dp.ledger (dataset) WHERE kind = 'declassified';
 SELECT pg_catalog.pg_extension_config_dump('dp.ledger', '');
 SELECT pg_catalog.pg_extension_config_dump(pg_catalog.pg_get_serial_sequence('dp.ledger', 'seq')::regclass, '');

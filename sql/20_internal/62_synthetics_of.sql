@@ -46,6 +46,29 @@ $$;
 COMMENT ON FUNCTION dp._synthetic_flaws(oid, oid, name[], name) IS 'Why a table cannot serve as a synthetic copy of a relation, for its owner: no row if it can.';
 REVOKE ALL ON FUNCTION dp._synthetic_flaws(oid, oid, name[], name) FROM PUBLIC;
 
+CREATE FUNCTION dp._common_columns(relation oid, synthetic oid) RETURNS SETOF name
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT a.attname FROM pg_attribute a
+  JOIN dp.publication b ON b.relation = a.attrelid AND (b.columns IS NULL OR a.attname = ANY (b.columns))
+  JOIN pg_attribute s ON s.attrelid = _common_columns.synthetic AND s.attname = a.attname AND s.attnum > 0 AND NOT s.attisdropped
+  WHERE a.attrelid = _common_columns.relation AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION dp._common_columns(oid, oid) IS 'Published columns of a relation whose names another table has too.';
+REVOKE ALL ON FUNCTION dp._common_columns(oid, oid) FROM PUBLIC;
+
+CREATE FUNCTION dp._synthetics_follow() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE dp.synthetic s SET columns = f.columns
+  FROM (SELECT o.synthetic, array_agg(u.n ORDER BY u.n) AS columns FROM dp.synthetic o CROSS JOIN LATERAL (
+          SELECT c.n FROM dp._common_columns(o.relation, o.synthetic) c(n) WHERE c.n IS DISTINCT FROM o.weight
+          UNION SELECT c.n FROM unnest(o.columns) c(n)
+          WHERE EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid IN (o.relation, o.synthetic) AND a.attname = c.n AND a.attnum > 0 AND NOT a.attisdropped)) u
+        GROUP BY o.synthetic) f
+  WHERE s.synthetic = f.synthetic AND s.columns <> f.columns
+$$;
+COMMENT ON FUNCTION dp._synthetics_follow() IS 'A column that was renamed, added or dropped in a relation and in its synthetic copy alike is followed; if only one of them has it, the copy has a flaw. Without this, a renamed column would cost a new registration, with a new charge.';
+REVOKE ALL ON FUNCTION dp._synthetics_follow() FROM PUBLIC;
+
 CREATE FUNCTION dp._synthetic_hidden(synthetic oid) RETURNS TABLE (problem text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('the engine may not read the synthetic table %s', c.oid::regclass), format('GRANT SELECT ON %s TO dp_owner, dp_reader, and USAGE on its schema', c.oid::regclass)

@@ -32,6 +32,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('column %I of %s defines its privacy unit or partitions and cannot be renamed', lost.name, lost.relation),
       HINT = 'CALL dp.unprotect(relation) first, rename, and protect it again: its accounts stay.';
   END IF;
+  PERFORM dp._synthetics_follow();
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._policy_follows_ddl() IS 'Policy follows renamed columns and tells the proxies that the shape changed.';

@@ -27,6 +27,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('view %s reads what is not published', relation),
       HINT = 'Publish every relation and column that it reads first, and the view with all its columns; functions and types of your own cannot be in it.';
   END IF;
+  PERFORM dp._synthetics_follow();
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._publish(regclass, text, name[], boolean) IS 'Checks and records a publication; dp.publish adds the grant that only the table''s owner can give.';

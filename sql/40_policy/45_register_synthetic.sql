@@ -1,3 +1,13 @@
+CREATE FUNCTION dp._lock_root(dataset text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO dp.account (dataset, node) VALUES (dataset, 'root') ON CONFLICT DO NOTHING;
+  PERFORM FROM dp.account a WHERE a.dataset = _lock_root.dataset AND a.role = '' AND a.node = 'root' FOR UPDATE;
+END $$;
+COMMENT ON FUNCTION dp._lock_root(text) IS 'Locks a dataset''s own tree, as every question''s charge does, before anything is read of it: no charge is checked against a total that another is about to change.';
+REVOKE ALL ON FUNCTION dp._lock_root(text) FROM PUBLIC;
+
 CREATE FUNCTION dp._import_release(relation regclass, synthetic regclass, epsilon numeric, delta numeric) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -7,9 +17,7 @@ DECLARE
   curve  numeric[];
 BEGIN
   SELECT * INTO policy FROM dp.relation_policy p WHERE p.relation = _import_release.relation;
-  -- the root is locked before anything is read of the accounts: the same order as every question's charge
-  INSERT INTO dp.account (dataset, node) VALUES (policy.dataset, 'root') ON CONFLICT DO NOTHING;
-  PERFORM FROM dp.account a WHERE a.dataset = policy.dataset AND a.role = '' AND a.node = 'root' FOR UPDATE;
+  PERFORM dp._lock_root(policy.dataset);
   price := dp._engine('import', (SELECT jsonb_build_object('schema', n.nspname, 'name', c.relname, 'epsilon', epsilon::text, 'delta', delta::text)
                                  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
   SELECT array_agg(v::numeric ORDER BY i) INTO curve FROM jsonb_array_elements_text(NULLIF(price -> 'rdp', 'null')) WITH ORDINALITY u(v, i);
@@ -37,12 +45,11 @@ BEGIN
       HINT = 'CALL dp.protect(relation, dataset) and dp.publish(relation) first: a synthetic copy shows its columns.';
   END IF;
   -- what questions can mention: published and declared. Keys of units may be missing; a generator need not make what nobody declared a domain of
-  SELECT array_agg(a.attname ORDER BY a.attnum) INTO found_columns
-  FROM pg_attribute a JOIN dp.publication b ON b.relation = a.attrelid JOIN dp.relation_policy p ON p.relation = a.attrelid
-  WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND (b.columns IS NULL OR a.attname = ANY (b.columns))
-    AND (EXISTS (SELECT FROM pg_attribute s WHERE s.attrelid = synthetic AND s.attname = a.attname AND s.attnum > 0 AND NOT s.attisdropped)
-      OR provenance <> 'generated' AND EXISTS (SELECT FROM dp.column_policy c WHERE c.relation = a.attrelid AND c.attname = a.attname)
-         AND a.attname <> ALL (array_remove(ARRAY[p.unit_column, p.unit_path[1]] || p.other_units, NULL)));
+  SELECT array_agg(u.n ORDER BY u.n) INTO found_columns FROM (
+    SELECT dp._common_columns(relation, synthetic) AS n
+    UNION SELECT c.attname FROM dp.column_policy c JOIN dp.publication b ON b.relation = c.relation JOIN dp.relation_policy p ON p.relation = c.relation
+    WHERE c.relation = _record_synthetic.relation AND provenance <> 'generated' AND (b.columns IS NULL OR c.attname = ANY (b.columns))
+      AND c.attname <> ALL (array_remove(ARRAY[p.unit_column, p.unit_path[1]] || p.other_units, NULL))) u;
   IF found_columns IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s has no published column of %s', synthetic, relation), HINT = 'A synthetic copy has the columns of the relation, under the same names and types.';
   END IF;
@@ -79,6 +86,10 @@ BEGIN
   END IF;
   IF provenance <> 'dp' AND (epsilon IS NOT NULL OR delta <> 0) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('provenance %L has no epsilon and no delta', provenance), HINT = 'Leave them out, or use provenance => ''dp'' for a release with a proof.';
+  END IF;
+  IF provenance = 'dp' THEN
+    -- accounts before the policy version, as dp.protect and dp.confirm_ledger do: two owners never wait for each other
+    PERFORM dp._lock_root(p.dataset) FROM dp.relation_policy p WHERE p.relation = _register_synthetic.relation;
   END IF;
   PERFORM dp._record_synthetic(relation, synthetic, provenance, epsilon, delta, weight, proof);
   IF provenance = 'dp' THEN

@@ -8,7 +8,7 @@ DECLARE
   reply jsonb;
   notices text := lower(NULLIF(current_setting('dp.notices', true), ''));
 BEGIN
-  IF who IS NULL THEN
+  IF who IS NULL OR who = 'dp_planner' THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'nobody is asking', HINT = 'The gateway names the analyst in dp.analyst, inside the transaction.';
   END IF;
   IF request IS NULL OR jsonb_typeof(request) <> 'object' OR octet_length(request::text) > 1048576 THEN

@@ -8,7 +8,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   ), posted AS (
     SELECT l.dataset, r.role, l.node, l.relation_key, COALESCE(f.leaf, '') AS leaf_key, l.epsilon, l.delta, l.rdp
     FROM charged l
-    CROSS JOIN LATERAL (SELECT ''::name AS role UNION ALL SELECT l.who WHERE l.kind = 'charge') r
+    CROSS JOIN LATERAL (SELECT ''::name AS role UNION ALL SELECT l.who WHERE l.kind IN ('charge', 'return')) r
     LEFT JOIN LATERAL jsonb_array_elements_text(l.leaves) f(leaf) ON true
   ), curves AS (
     SELECT c.dataset, c.role, c.node, c.relation_key, c.leaf_key, array_agg(c.total ORDER BY c.i) AS rdp FROM (

@@ -1,4 +1,4 @@
--- Error bars are columns of a statement sent to the proxy: it recognises these calls beside the aggregates, and the facade's copies give
+-- Error bars, and decisions, are columns of a statement sent to the proxy: it recognises these calls beside the aggregates, and the facade's copies give
 -- them their types. Here, in a direct session, there is nothing that they could be bars of.
 DO $bars$
 DECLARE
@@ -7,7 +7,8 @@ BEGIN
   FOR item IN SELECT * FROM (VALUES
       ('dp_low', 'anyelement', 'The lower end of the interval, at dp.confidence, around one aggregate of the same query'),
       ('dp_high', 'anyelement', 'The upper end of the interval, at dp.confidence, around one aggregate of the same query'),
-      ('dp_stderr', 'double precision', 'The standard deviation of the noise in one aggregate of the same query')) AS v(name, result, what) LOOP
+      ('dp_stderr', 'double precision', 'The standard deviation of the noise in one aggregate of the same query'),
+      ('dp_decision', 'boolean', 'Whether the synthetic table of the session (dp.synthetic) was found to answer one aggregate of the same query within dp.tau')) AS v(name, result, what) LOOP
     EXECUTE format($make$
       CREATE FUNCTION dp.%1$I(aggregate anyelement) RETURNS %2$s
       LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$

@@ -45,14 +45,15 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def publish(name: str, rows: Sequence[Row]) -> None:
-    """Print the table and write build/bench/NAME.json."""
+def publish(name: str, rows: Sequence[Row], hidden: tuple[str, ...] = ()) -> None:
+    """Print the table, but metrics that start with what is hidden, and write all to build/bench/NAME.json."""
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(list(rows), indent=1) + "\n")
-    width = max(len(str(r["metric"])) for r in rows)
+    shown = [r for r in rows if not str(r["metric"]).startswith(hidden)]
+    width = max(len(str(r["metric"])) for r in shown)
     print(f"\n{'metric':{width}}  {'ours':>10}  {'baseline':>10}  {'ratio':>7}  note")
-    for r in rows:
+    for r in shown:
         base, ratio = ("-" if r[k] is None else r[k] for k in ("baseline", "ratio"))
         print(f"{r['metric']:{width}}  {r['ours']:>10}  {base:>10}  {ratio:>7}  {r['note']}")
     print(f"\nwritten: build/bench/{name}.json")

@@ -197,11 +197,18 @@ def tables(conn: Connection, clock: set[str]) -> dict[str, list[str]]:
     names = conn.execute(
         "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'dp'::regnamespace AND c.relkind = 'r' ORDER BY 1"
     ).fetchall()
+    # a return has a random id of its own (catalog.py): the n-th one is the n-th one
+    ids = conn.execute("SELECT request_id::text FROM dp.ledger WHERE kind = 'return' ORDER BY seq").fetchall()
+    numbers = {row[0]: f"<return {number}>" for number, row in enumerate(ids, 1)}
     found = {}
     for (name,) in names:
         rows = conn.execute(f"SELECT (to_jsonb(t) - '{{at,as_of,seq}}'::text[])::text FROM dp.{name} t").fetchall()
-        found[name] = sorted(timeless(row[0], clock) for row in rows)
+        texts = [timeless(row[0], clock) for row in rows]
+        found[name] = sorted(_RETURN_ID.sub(lambda m: numbers.get(m[0], m[0]), text) for text in texts)
     return found
+
+
+_RETURN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def timeless(text: str, clock: Iterable[str]) -> str:

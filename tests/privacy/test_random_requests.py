@@ -221,9 +221,9 @@ def violations(plan: Any, one: Tape, two: Tape) -> Iterator[str]:
         else:
             losses.append(Loss(epsilon=(max(changes) - min(changes)) / scale, ranged=True))
     orders = plan.request.policy.dataset.orders
-    if orders is None and sum(x.epsilon for x in losses) > sum(Fraction(c.pure()[0]) for c in plan.charges):
+    if not orders and sum(x.epsilon for x in losses) > sum(Fraction(c.pure()[0]) for c in plan.charges):
         yield "loss"
-    for order in orders or ():
+    for order in orders:
         paid = sum(float(charge.rdp([order])[0]) for charge in plan.charges)
         if sum(curve(loss, float(order)) for loss in losses) > paid * (1 + 1e-9):
             yield f"loss at order {order}"

@@ -21,7 +21,7 @@ from fix_cluster import PEOPLE, PRIVATE, ROLES, SHOP, Cluster, cluster_at_work, 
 from fix_ledger import balanced, count, no_charge, one, refused, spent
 
 KEPT = ["dataset", "relation_policy", "protection", "column_policy", "publication", "role_allotment", "account"]
-KEPT += ["ledger", "release", "ledger_export", "closed_shape"]
+KEPT += ["synthetic", "ledger", "returned", "release", "ledger_export", "closed_shape"]
 OVER_30 = "SELECT dp.dp_query(dp.dp_count_request('people', 'age > 30'))"
 ANSWERED: dict[str, Any] = {}
 
@@ -92,7 +92,12 @@ def standard_with_gap(cluster: Cluster) -> None:
         "CALL dp.describe_column('days', 'day'); CALL dp.publish('days'); CALL dp.allot('alice', 'days', epsilon => 1);"
         "CREATE TABLE bent (id int PRIMARY KEY);"
         "CALL dp.create_dataset('bent', epsilon => 1, delta => 1e-6, accountant => 'renyi');"
-        "CALL dp.protect('bent', 'bent'); CALL dp.publish('bent'); CALL dp.allot('alice', 'bent', epsilon => 1);",
+        "CALL dp.protect('bent', 'bent'); CALL dp.publish('bent'); CALL dp.allot('alice', 'bent', epsilon => 1);"
+        "CREATE TABLE people_syn (gap int, LIKE people, w int); ALTER TABLE people_syn DROP gap;"
+        "CALL dp.register_synthetic('people', 'people_syn', 'declassified', weight => 'w');"
+        "CREATE TABLE bent_syn (LIKE bent); CALL dp.register_synthetic('bent', 'bent_syn', 'dp', 0.1, proof => 'p');"
+        "CREATE TABLE lost (LIKE people); CALL dp.register_synthetic('people', 'lost', 'declassified');"
+        "DROP TABLE lost;",
         user="boss",
     )
 
@@ -107,6 +112,16 @@ def check_restored(source: Cluster, target: Cluster, dbname: str) -> None:
         assert one(alice, OVER_30)["rows"] == ANSWERED["rows"], "what was released stays readable"
         assert one(alice, "SELECT count(*) FROM dp.cache_status") == one(before, "SELECT count(*) FROM dp.cache_status")
         assert one(alice, "SELECT bool_and(frozen) FROM dp.budget")
+        relative = one(alice, "SELECT relative_to FROM dp.budget WHERE dataset = 'people'")
+        assert relative == ["public.lost", "public.people_syn"], "a declassified table is named for ever"
+        copies = "SELECT relation, copy_of, provenance FROM dp.published WHERE kind = 'synthetic' GROUP BY 1, 2, 3"
+        assert sorted(alice.execute(copies).fetchall()) == [
+            ("public.bent_syn", "public.bent", "dp"),
+            ("public.people_syn", "public.people", "declassified"),
+        ]
+    with target.connect(dbname=dbname) as root:
+        valid = "SELECT dp._synthetics_of(%s::regclass) -> 0 -> 'valid'"
+        assert [one(root, valid, table) for table in ("people", "bent")] == [True, True]
     with target.connect("boss", dbname) as boss:
         frozen = boss.execute("SELECT object FROM dp.check() WHERE problem LIKE 'its accounts are frozen%'").fetchall()
         assert [row[0] for row in frozen] == ["bent", "days", "people", "shop"]

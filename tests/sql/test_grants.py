@@ -16,6 +16,7 @@ INVOKERS = {
     "unpublish": "only the owner can REVOKE it",
     "register_synthetic": "only the owner can GRANT SELECT to dp_reader and dp_owner",
     "unregister_synthetic": "only the owner can REVOKE it",
+    "make_synthetic": "the table that it makes belongs to its caller",
     "enable_turbo": "only the owner can make the trigger on sealed partitions",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
@@ -31,6 +32,9 @@ CALLS = {
     "dp_variance",
     "dp_stddev",
     "dp_estimate",
+    "dp_decide",
+    "dp_decide_detail",
+    "dp_bound",
 }
 DRAWS = {"_charge", "_answer", "_turbo", "_turbo_reply", "dp_query", *CALLS}
 ANALYSTS = {
@@ -40,10 +44,14 @@ ANALYSTS = {
     "joins_ref",
     "budget_ref",
     "dp_plan",
+    "dp_decide_plan",
+    "dp_decide_plan_request",
+    "dp_decide_plan_result",
     "dp_budget_left",
     "dp_low",
     "dp_high",
     "dp_stderr",
+    "dp_decision",
     "_budget",
     "_spending",
     "_published",

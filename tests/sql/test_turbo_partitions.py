@@ -224,7 +224,7 @@ def test_a_scale_is_bought_once_by_the_planner(
 ) -> None:
     """max(1, n + DLap(0.05)), paid by dp_planner on the partition's leaf (composition.md 1.4)."""
     cluster.psql(stream("bought", scale_epsilon="0.05") + rows("bought", 2), user="boss")
-    with refused("42501", "dp_planner has no allotment"):
+    with refused("42501", "has no allotment in dataset"):
         boss.execute("CALL dp.seal_partition('bought', '2024-01-01')")
     boss.execute("CALL dp.allot('dp_planner', 'bought', epsilon => 0.07)")
     boss.execute("CALL dp.seal_partition('bought', '2024-01-01')")

@@ -18,6 +18,7 @@ from pg_epsilon.errors import DPError
 SOME = settings(database=None, deadline=None, max_examples=80)
 ZERO = Decimal(0)
 AMOUNTS = st.decimals(Decimal("1e-18"), 1000, places=18)
+HALVES = st.decimals(Decimal("1e-18"), 500, places=18)
 
 
 def charges() -> st.SearchStrategy[Charge]:
@@ -25,6 +26,8 @@ def charges() -> st.SearchStrategy[Charge]:
         st.builds(lambda e: Charge.of("laplace", epsilon=e), AMOUNTS),
         st.builds(lambda e: Charge.of("exponential", epsilon=e), AMOUNTS),
         st.builds(lambda r: Charge.of("gaussian", rho=r), AMOUNTS),
+        st.builds(lambda e: Charge.of("svt_sum", epsilon=e), AMOUNTS),
+        st.builds(lambda e, q: Charge.of("above_threshold", threshold_epsilon=e, query_epsilon=q), HALVES, HALVES),
         st.builds(
             lambda e, d: Charge.of("import", epsilon=e, delta=d), AMOUNTS, st.decimals(0, Decimal("0.99"), places=18)
         ),
@@ -63,6 +66,20 @@ def test_the_table() -> None:
     assert exponential.rdp(DEFAULT_ORDERS) == tuple(bounded_range_to_rdp(epsilon, a) for a in DEFAULT_ORDERS)
     assert exponential.rdp([Decimal(2)])[0] == Decimal("0.0625") < p[0]
     assert (imported.pure(), imported.rdp(DEFAULT_ORDERS), imported.delta) == ((epsilon, delta), p, delta)
+
+
+def test_the_table_of_sparse_vectors() -> None:
+    """composition.md §4: AboveThreshold P(e1 + e2); SVT_sum improved P(e/3) + P(2e/3), which is less than P(e)."""
+    third, epsilon = Decimal("0.3"), Decimal("0.9")
+    run = Charge.of("above_threshold", threshold_epsilon=third, query_epsilon=2 * third)
+    improved, pure = Charge.of("svt_sum", epsilon=epsilon), Charge.of("pure", epsilon=epsilon)
+    p = tuple(pure_to_rdp(epsilon, a) for a in DEFAULT_ORDERS)
+    assert [one.pure() for one in (run, improved, pure)] == [(epsilon, ZERO)] * 3
+    assert run.rdp(DEFAULT_ORDERS) == pure.rdp(DEFAULT_ORDERS) == p
+    parts = tuple(pure_to_rdp(third, a) + pure_to_rdp(2 * third, a) for a in DEFAULT_ORDERS)
+    assert improved.rdp(DEFAULT_ORDERS) == parts
+    assert all(0 < part < whole for part, whole in zip(parts, p, strict=True))
+    assert not any(one.delta for one in (run, improved, pure))
 
 
 def test_a_gaussian_on_a_pure_dataset_is_dp005_with_a_hint() -> None:

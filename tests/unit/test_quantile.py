@@ -87,6 +87,26 @@ def test_the_law_of_the_answer() -> None:
         assert abs(picks[point] - n * law) < 7 * math.sqrt(n * law * (1 - law)) + 7
 
 
+@SOME
+@given(values=ROWS, fraction=FRACTIONS)
+def test_the_printed_score_is_its_definition(values: list[int], fraction: Fraction) -> None:
+    """dp-pqd.md §6.1: the strict rank; its sensitivity to a row is max(p, 1 - p) too."""
+    scores = each(score(histogram(values), SIZE, fraction, "printed"))
+    assert scores == [-abs(sum(v < e for v in values) - fraction * len(values)) for e in range(SIZE)]
+    for more in (0, SIZE // 2, SIZE - 1):
+        moved = each(score(histogram([*values, more]), SIZE, fraction, "printed"))
+        assert max(abs(a - b) for a, b in zip(scores, moved, strict=True)) <= sensitivity(fraction, 1)
+
+
+def test_the_printed_score_of_ties_is_uniform() -> None:
+    """dp-pqd.md §6.1: all rows = 20, every score is -n/2; kept to reproduce the paper, never the default."""
+    assert set(each(score([(20, 1000)], SIZE, Fraction(1, 2), "printed"))) == {Fraction(-500)}
+
+
+def test_the_paper_s_calibration_is_not_tight() -> None:
+    assert (sensitivity(Fraction(1, 2), 3), sensitivity(Fraction(1, 2), 3, tight=False)) == (Fraction(3, 2), 3)
+
+
 def test_no_rows_is_uniform_over_the_lattice() -> None:
     assert score([], SIZE, Fraction(1, 2)) == Runs((SIZE,), (Fraction(0),))
 

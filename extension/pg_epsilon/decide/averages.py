@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import lcm
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.decide.grain import grain_of
+from pg_epsilon.decide.grain import grain_for
 from pg_epsilon.noise import NoiseSource
 
 
@@ -28,6 +28,24 @@ class Direct:
     high: Fraction
     ends: tuple[int, int]
     epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _ = self.grain
+
+    @property
+    def unit(self) -> int:
+        """Both ends of the interval are multiples of 1/unit."""
+        return lcm(self.low.denominator, self.high.denominator)
+
+    @property
+    def moved(self) -> int:
+        """D, in units of 1/unit."""
+        return max(abs(int(self.unit * (x - end))) for x in self.ends for end in (self.low, self.high))
+
+    @property
+    def grain(self) -> int:
+        """Fine units in 1/unit; DP005 for an epsilon out of range."""
+        return grain_for(self.moved, self.epsilon)
 
     @property
     def width(self) -> int:
@@ -51,10 +69,7 @@ class Direct:
 def core(cell: Sequence[int], how: Direct, noise: NoiseSource, label: str) -> int:
     """The bit for an exact (sum, count); guarantee as `Direct`. In units of the ends' common denominator, and finer."""
     total, count = cell
-    unit = lcm(how.low.denominator, how.high.denominator)
-    low, high = int(how.low * unit), int(how.high * unit)
-    past = max(unit * total - high * count, low * count - unit * total)
-    moved = max(abs(unit * x - end) for x in how.ends for end in (low, high))
-    grain = grain_of(moved / float(how.epsilon))
-    noisy = noise.laplace([grain * past], l1_sensitivity=grain * moved, epsilon=how.epsilon, label=label)
+    past = max(total - how.high * count, how.low * count - total) * how.unit * how.grain
+    moved = how.grain * how.moved
+    noisy = noise.laplace([int(past)], l1_sensitivity=moved, epsilon=how.epsilon, label=label)
     return int(noisy[0] < 0)

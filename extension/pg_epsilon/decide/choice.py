@@ -22,7 +22,7 @@ from pg_epsilon.decide.estimator import Decided, Decision, Drawn, Estimated
 from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.question import FALLBACK, PRINTED, Interval, Question, only_one_number
 from pg_epsilon.decide.ranks import Hist, HistOne
-from pg_epsilon.decide.sums import Sparse
+from pg_epsilon.decide.sums import Sparse, doubling
 from pg_epsilon.decimals import plain
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.mechanisms.additive import Additive
@@ -201,7 +201,7 @@ def facts_of(
         aggregate=function,
         sensitivity=sensitivity,
         step=step,
-        levels=levels_of(math.ceil(sensitivity / step)),
+        levels=len(doubling(math.ceil(sensitivity / step), 1)),
         rows=rows,
         users=users,
         negative=values is not None and values.low < 0,
@@ -215,11 +215,6 @@ def facts_of(
         theta=Fraction(question.theta),
         largest=Fraction(question.largest) if question.largest is not None else None,
     )
-
-
-def levels_of(largest: int) -> int:
-    """L = max(1, ceil(log2 GS)), by integers (dp-pqd.md §2.6)."""
-    return max(1, (largest - 1).bit_length())
 
 
 def epsilon_of(share: Share) -> Decimal:
@@ -282,18 +277,17 @@ def _ladder(case: Case, truncation: str, share: Share) -> tuple[Ladder, Statisti
             raise ValueError("R2T without a ladder")
         return choice.estimator.ladder, choice.statistics[0]
     ends = (max(values.high, 1), *((-values.low,) if values.low < 0 else ()))
-    top = levels_of(-(-max(ends) // values.ladder))
-    levels = tuple(values.ladder * 2**j for j in range(1, top + 1))
+    levels = doubling(max(ends), values.ladder)
     ladder = Ladder(levels, ends, 1, share.amount, beta, truncation)
     sides = tuple(levels[:count] for count in ladder.counts)
     return ladder, Statistic(SUM, values.sql, case.aggregate.filter, levels=sides, drop=True)
 
 
 def _svt(case: Case, theta: Decimal | None) -> Built:
-    """SVT_sum, basic (theta None) or improved (§5.3 to §5.5); levels in lattice units."""
+    """SVT_sum, basic (theta None) or improved (§5.3 to §5.5); levels in units of the declared resolution (§14.9)."""
     values, interval = values_of(case.aggregate), case.lattice_interval
     check_rows(Facts.of(case.request, [case.aggregate]), values)
-    levels = tuple(2**j for j in range(1, levels_of(values.largest) + 1))
+    levels = doubling(values.largest, values.ladder)
     measure = Sparse(levels, interval.low, interval.high, case.epsilon, theta)
     return Drawn(measure), (Statistic(PREFIX, values.sql, case.aggregate.filter, levels=(levels,)),)
 

@@ -244,7 +244,8 @@ class Decision:
     def _text(self, value: Fraction) -> str:
         if self.whole:
             return str(min(max(round(value), LATTICE_MIN), LATTICE_MAX))
-        return text(value, max(digits_of(self.step), 6 if value.denominator > 1 else 0))
+        digits = digits_of(self.step)
+        return text(value, digits if (value / self.step).denominator == 1 else max(digits, 6))
 
 
 def exact_text(value: Fraction) -> str:

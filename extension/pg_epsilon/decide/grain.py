@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.margins import Number, laplace_scale
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.noise import NoiseSource
 
@@ -24,6 +25,14 @@ def grain_of(scale: float) -> int:
     while scale * grain < FINEST and grain < FINEST:
         grain *= 2
     return grain
+
+
+def grain_for(moved: Number, epsilon: Number) -> int:
+    """The grain of discrete Laplace noise of scale moved / epsilon; DP005 if noise.py would refuse that scale.
+
+    A measure asks when it is built: what its parameters make impossible is said before the charge.
+    """
+    return grain_of(laplace_scale(moved, epsilon))
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,6 @@ class Question:
         return {
             **{k: str(v) for k, v in given.items()},
             "synthetic": [self.synthetic.schema, self.synthetic.name, self.synthetic.weight],
-            "fallback": self.policy == FALLBACK,
             "answers": [None if a is None else str(a) for a in self.answers],
         }
 
@@ -163,11 +162,12 @@ _SHARES: Mapping[str, tuple[Decimal, Decimal]] = {
 
 def original(document: Mapping[str, Any], copies: Copies) -> tuple[tuple[str, str], tuple[str, str]]:
     """(the relation, its copy) that an explicit decision is about, as (schema, name). DP005 if it is no copy."""
-    asked = members.texts(members.mapping(document.get("decide"), "decide").get("synthetic"), "synthetic")
+    asked = members.texts(members.mapping(document.get("decide"), "decide").get("synthetic") or {}, "synthetic")
     schema, name = asked.get("schema"), asked.get("name")
     found = copies.original(schema, name) if schema is not None and name is not None else None
     if schema is None or name is None or found is None:
-        raise DPError(OUT_OF_RANGE, f"{name} is not a registered synthetic table", _NO_COPY)
+        what = f"{name} is not a registered synthetic table" if name else "no synthetic table is named"
+        raise DPError(OUT_OF_RANGE, what, _NO_COPY)
     return found, (schema, name)
 
 
@@ -188,6 +188,7 @@ def compile_question(
         raise DPError(SHAPE, "a decision of an unknown form", _FORM)
     if document.get("joins"):
         raise only_one_number()
+    _check_quantiles(document)
     parameters = members.texts(given.get("parameters") or {}, "parameters")
     if set(parameters) - {*_SHARES, "score", "largest"}:
         raise DPError(SHAPE, "unknown parameter of a decision", "Parameters: theta, beta, delta, score, largest.")
@@ -210,6 +211,17 @@ def compile_question(
         score=parameters.get("score") or TIES,
         **numbers,
     )
+
+
+def _check_quantiles(document: Mapping[str, Any]) -> None:
+    """The synthetic side is exact, and its values are of the table: no interpolation (dp-pqd.md §6)."""
+    asked = members.items(document.get("aggregates"), "aggregates")
+    if any(isinstance(item, dict) and item.get("function") == "percentile_cont" for item in asked):
+        raise DPError(
+            SHAPE,
+            "no decider compares percentile_cont",
+            "Use percentile_disc(p) WITHIN GROUP (ORDER BY x), or median(x).",
+        )
 
 
 def only_one_number() -> DPError:
@@ -287,7 +299,7 @@ def _number(value: Any, name: str) -> Decimal:
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite() or not low <= number <= high:
-        words = "above 0 and below 1" if name in _SHARES else "a number above 0"
+        words = "above 0 and below 1" if name in _SHARES else "a number from 1e-18 to 1e100"
         raise DPError(
             OUT_OF_RANGE, f"{name} must be {words}", "tau => 10, tau_percent => 5, theta => 0.95, beta => 0.05"
         )

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.decide.grain import grain_of
+from pg_epsilon.decide.grain import grain_for
 from pg_epsilon.noise import NoiseSource
 
 
@@ -31,6 +31,14 @@ class Hist:
     rows: int
     epsilon: Decimal
 
+    def __post_init__(self) -> None:
+        _ = self.grain
+
+    @property
+    def grain(self) -> int:
+        """Fine units in a row; DP005 for an epsilon out of range."""
+        return grain_for(2 * self.rows, self.epsilon)
+
     @property
     def width(self) -> int:
         """Three exact integers a cell: n, q1, q2."""
@@ -52,10 +60,10 @@ class Hist:
 
 def hist(cell: Sequence[int], how: Hist, noise: NoiseSource, label: str) -> int:
     """The bit for exact (n, q1, q2); guarantee as `Hist`. In units of 1/grain row, so fine that noise has no ties."""
-    grain = grain_of(2 * how.rows / float(how.epsilon))
+    grain = how.grain
     fine = [grain * value for value in cell]
     n, q1, q2 = noise.laplace(fine, l1_sensitivity=2 * how.rows * grain, epsilon=how.epsilon, label=label)
-    p, whole = how.fraction.numerator, how.fraction.denominator
+    p, whole = how.fraction.as_integer_ratio()
     first = -(-p * n // (whole * grain))
     second = (whole - p) * n // (whole * grain) + 1
     return int(q1 < first * grain and q2 < second * grain)
@@ -75,6 +83,20 @@ class HistOne:
 
     fraction: Fraction
     epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _ = self.grain
+
+    @property
+    def moved(self) -> int:
+        """2 b max(p, 1 - p): how far a row moves h, in units of 1/2b row."""
+        a, b = self.fraction.as_integer_ratio()
+        return 2 * max(a, b - a)
+
+    @property
+    def grain(self) -> int:
+        """Fine units in 1/2b row; DP005 for an epsilon out of range."""
+        return grain_for(self.moved, self.epsilon)
 
     @property
     def width(self) -> int:
@@ -98,9 +120,8 @@ class HistOne:
 def hist_one(cell: Sequence[int], how: HistOne, noise: NoiseSource, label: str) -> int:
     """The bit for exact (n, q1, q2); guarantee as `HistOne`. In units of 1/2b row, and finer."""
     n, q1, q2 = cell
-    a, b = how.fraction.numerator, how.fraction.denominator
+    a, b = how.fraction.as_integer_ratio()
     past = max(2 * (b * q1 - a * n) + 1, 2 * (b * q2 - (b - a) * n) - 1)
-    moved = 2 * max(a, b - a)
-    grain = grain_of(moved / float(how.epsilon))
-    noisy = noise.laplace([grain * past], l1_sensitivity=grain * moved, epsilon=how.epsilon, label=label)
+    moved = how.grain * how.moved
+    noisy = noise.laplace([how.grain * past], l1_sensitivity=moved, epsilon=how.epsilon, label=label)
     return int(noisy[0] < 0)

@@ -13,15 +13,21 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.accounting.charges import Charge, share
-from pg_epsilon.decide.grain import FINEST, grain_of
+from pg_epsilon.accounting.margins import checked_epsilon
+from pg_epsilon.decide.grain import FINEST, grain_for
 from pg_epsilon.noise import NoiseSource
+
+
+def doubling(largest: int, unit: int) -> tuple[int, ...]:
+    """t_j = 2^j unit, j = 1 … L, L = max(1, ceil(log2(largest / unit))), by integers (dp-pqd.md §2.6)."""
+    return tuple(unit * 2**j for j in range(1, max(1, (-(-largest // unit) - 1).bit_length()) + 1))
 
 
 @dataclass(frozen=True)
 class Bound:
     """PrivateBoundDS [P]: j in 1 … L such that about a fraction theta of the rows is at most 2^j.
 
-    levels: (2, 4, …, 2^L), lattice units, public; theta in (0, 1); epsilon: the budget. Not a bound on anything: the
+    levels: `doubling`, lattice units, public; theta in (0, 1); epsilon: the budget. Not a bound on anything: the
     (1 - theta) n largest values may lie above. Reliable from about 180 / epsilon rows at theta = 0.95.
 
     Guarantee: epsilon-DP for adding or removing one row. n = c_L gets discrete Laplace noise at epsilon / 3. Given
@@ -32,6 +38,19 @@ class Bound:
     levels: tuple[int, ...]
     theta: Decimal
     epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _ = self.grain
+
+    @property
+    def part(self) -> Decimal:
+        """The share of n, of the threshold, of the queries."""
+        return share(self.epsilon, 3)
+
+    @property
+    def grain(self) -> int:
+        """Fine units in a row; DP005 for an epsilon out of range."""
+        return grain_for(1, self.part)
 
     @property
     def width(self) -> int:
@@ -58,8 +77,7 @@ def bound(counts: Sequence[int], how: Bound, noise: NoiseSource, label: str) -> 
     c_j + nu >= theta n~ + rho is compared exactly: n~ in units of 1/grain row, all in units of 1/(b grain), where
     theta = a/b.
     """
-    part = share(how.epsilon, 3)
-    grain = grain_of(3 / float(how.epsilon))
+    part, grain = how.part, how.grain
     noisy = noise.laplace([grain * counts[-1]], l1_sensitivity=grain, epsilon=part, label=f"{label} n")[0]
     a, b = Fraction(how.theta).as_integer_ratio()
     index = noise.first_above(
@@ -76,7 +94,7 @@ def bound(counts: Sequence[int], how: Bound, noise: NoiseSource, label: str) -> 
 class Sparse:
     """SVT_sum [P]: 0 if some level's sum noisily reaches r, else 1 if some level's reaches l, else 0.
 
-    levels: (2, 4, …, 2^L), lattice units; low, high: l < r, the ends of the open interval, lattice units; epsilon: the
+    levels: `doubling`, lattice units; low, high: l < r, the ends of the open interval, lattice units; epsilon: the
     budget; theta: None for the basic form (all levels), else the improved one, which first chooses K by `Bound`. All
     public; K stays within.
 
@@ -95,6 +113,20 @@ class Sparse:
     epsilon: Decimal
     theta: Decimal | None = None
 
+    def __post_init__(self) -> None:
+        checked_epsilon(self.part)
+        _ = self.chooser
+
+    @property
+    def part(self) -> Decimal:
+        """The share of the threshold, of the queries, of the bound; DP005 if nothing is left of it."""
+        return share(self.epsilon, 2 if self.theta is None else 3)
+
+    @property
+    def chooser(self) -> Bound | None:
+        """What chooses K."""
+        return None if self.theta is None else Bound(self.levels, self.theta, self.part)
+
     @property
     def width(self) -> int:
         """Exact integers of a cell: c_1 … c_L, then S_1 … S_L."""
@@ -109,8 +141,7 @@ class Sparse:
         """The whole run, whatever it returns (composition.md §4; dp-pqd.md §2.4: no refund)."""
         if self.theta is not None:
             return (Charge.of("svt_sum", epsilon=self.epsilon),)
-        half = share(self.epsilon, 2)
-        return (Charge.of("above_threshold", threshold_epsilon=half, query_epsilon=half),)
+        return (Charge.of("above_threshold", threshold_epsilon=self.part, query_epsilon=self.part),)
 
     def release(self, exact: Sequence[Sequence[int]], noise: NoiseSource, label: str) -> list[tuple[int, ...]]:
         """The bit of every cell."""
@@ -119,17 +150,15 @@ class Sparse:
 
 def sparse(cell: Sequence[int], how: Sparse, noise: NoiseSource, label: str) -> int:
     """The bit for an exact ladder; guarantee as `Sparse`."""
-    count, part = len(how.levels), share(how.epsilon, 2 if how.theta is None else 3)
-    kept = count
-    if how.theta is not None:
-        kept = bound(cell[:count], Bound(how.levels, how.theta, part), noise, f"{label} bound")
-    unit = max(how.levels[-1], FINEST)
+    count, chooser = len(how.levels), how.chooser
+    kept = count if chooser is None else bound(cell[:count], chooser, noise, f"{label} bound")
+    unit = how.levels[-1] * max(1, -(-FINEST // how.levels[-1]))
     steps = list(zip(cell[count : count + kept], how.levels, strict=False))
     index = noise.first_above(
         [(total - end) * (unit // t) for end in (math.ceil(how.high), math.floor(how.low) + 1) for total, t in steps],
         sensitivity=unit,
-        threshold_epsilon=part,
-        query_epsilon=part,
+        threshold_epsilon=how.part,
+        query_epsilon=how.part,
         label=label,
     )
     return int(index is not None and index >= kept)

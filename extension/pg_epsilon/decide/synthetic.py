@@ -29,7 +29,10 @@ def statement(request: Request, question: Question) -> str:
     for number, aggregate in enumerate(request.distinct, 1):
         above, below = _fraction(request, aggregate, question.synthetic)
         columns += [f"({above})::pg_catalog.text AS a{number}", f"({below})::pg_catalog.text AS b{number}"]
-    return f"SELECT {', '.join(columns)} FROM {question.synthetic.sql} AS {_ALIAS}{_where(request)}"
+    # quantiles are sub-queries: beside them alone, FROM would give a row for each row of the copy, none if it is empty
+    read = any(aggregate.function != "quantile" for aggregate in request.distinct)
+    source = f" FROM {question.synthetic.sql} AS {_ALIAS}{_where(request)}" if read else ""
+    return f"SELECT {', '.join(columns)}{source}"
 
 
 def answers(row: Mapping[str, Any], request: Request) -> tuple[Fraction | None, ...]:

@@ -15,6 +15,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Protocol
 
+from pg_epsilon.decide.sums import Bound
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.r2t import Ladder
@@ -137,6 +138,38 @@ class Truncated:
 
     def _text(self, value: int) -> str:
         return Number(Additive(1, 1), self.step, self.whole)._text(value * self.step)
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The level that PrivateBoundDS chose; top: the declared upper end, lattice units."""
+
+    measure: Bound
+    top: int
+    step: Fraction = Fraction(1)
+    whole: bool = True
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (self.measure,)
+
+    @property
+    def mechanism(self) -> str:
+        return "PrivateBoundDS"
+
+    def present(self, raw: Sequence[int]) -> str | None:
+        return Number(Additive(1, 1), self.step, self.whole)._text(
+            min(self.measure.levels[raw[0] - 1], self.top) * self.step
+        )
+
+    def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
+        return UNKNOWN
+
+    def margin(self, confidence: Decimal) -> Fraction | None:
+        return None
+
+    def expected_error(self) -> Fraction | None:
+        return None
 
 
 @dataclass(frozen=True)

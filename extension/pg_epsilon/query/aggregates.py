@@ -45,6 +45,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "median": Function("quantile", True, Decimal("0.5")),
     "percentile_disc": Function("quantile", True),
     "percentile_cont": Function("quantile", True),
+    "bound": Function("bound"),
 }
 
 
@@ -54,7 +55,8 @@ class Parameters:
 
     fraction: of a quantile, in [0, 1]. lower, upper, resolution: his clamp and lattice, in the argument's unit.
     max_contribution: how much one unit may contribute, in absolute value and the argument's unit (rows, for a count).
-    base: of R2T's ladder, 2 or 5.5. beta: R2T's chance to overshoot. truncation: of R2T.
+    base: of R2T's ladder, 2 or 5.5. beta: R2T's chance to overshoot. truncation: of R2T. theta: the
+    share of rows that a bound should cover.
     """
 
     fraction: Decimal | None = None
@@ -65,6 +67,7 @@ class Parameters:
     base: Decimal | None = None
     beta: Decimal | None = None
     truncation: str | None = None
+    theta: Decimal | None = None
 
     def canonical(self) -> dict[str, str]:
         """The given ones as texts."""
@@ -169,6 +172,7 @@ _NUMBERS: Mapping[str, tuple[str, Decimal | None, Decimal | None]] = {
     "max_contribution": ("above 0", Decimal("1e-18"), None),
     "base": ("2 or 5.5", None, None),
     "beta": ("above 0 and below 1", Decimal("1e-12"), Decimal("0.999")),
+    "theta": ("above 0 and below 1", Decimal("1e-9"), 1 - Decimal("1e-9")),
 }
 
 
@@ -190,6 +194,8 @@ def _parameters(given: Any, function: Function) -> Parameters:
             raise DPError(OUT_OF_RANGE, "a quantile needs its fraction", "fraction => 0.9")
     elif "fraction" in found:
         raise DPError(OUT_OF_RANGE, "only quantiles take a fraction", "Leave fraction out.")
+    if "theta" in found and function.name != "bound":
+        raise DPError(OUT_OF_RANGE, "only a bound takes theta", "Leave theta out.")
     if found.get("base", 2) not in (2, Decimal("5.5")):
         raise DPError(OUT_OF_RANGE, "base is 2 or 5.5", "Leave base out: it is chosen by the expected error.")
     return Parameters(**found, truncation=truncation)

@@ -23,6 +23,7 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.source import Source
 from pg_epsilon.query.types import Term, Texts
+from pg_epsilon.synthesis.ask import Synthesis, compile_synthesis
 
 MEMBERS = frozenset(
     [
@@ -41,6 +42,7 @@ MEMBERS = frozenset(
         "decide",
         "query",
         "path",
+        "synthesize",
     ]
 )
 MAX_AGGREGATES = 64
@@ -86,6 +88,7 @@ class Request:
     partitions: Partitions | None
     data_version: tuple[int, ...]
     decide: Question | None = None
+    synthesize: Synthesis | None = None
     conjuncts: tuple[Term, ...] = ()
 
     @property
@@ -125,6 +128,7 @@ class Request:
             "budget": budget,
             "mechanism": self.mechanism,
             **({} if self.decide is None else {"decide": self.decide.canonical()}),
+            **({} if self.synthesize is None else {"synthesize": self.synthesize.canonical()}),
         }
 
 
@@ -187,6 +191,7 @@ def compile_request(
         partitions=origin.partitions,
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
         decide=decide,
+        synthesize=compile_synthesis(document, policy),
         conjuncts=origin.conjuncts,
     )
     _check_size(request)

@@ -14,16 +14,22 @@ from itertools import chain
 from typing import Any
 
 from pg_epsilon.query.aggregates import ROWS, UNITS
+from pg_epsilon.query.ladders import ONCE, Ladder, bucket, direct, over_buckets
 from pg_epsilon.query.request import Request
 
 SUM, HISTOGRAM, OWNERS, PREFIX = "sum", "histogram", "owners", "prefix"
+# Above so many aggregates a row, a search in the thresholds and a hash table are faster (`make bench-sums`); where
+# groups are hashed anyway, sooner.
+DIRECT, DIRECT_GROUPED = 12, 6
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """What one measure reads: a number of units or rows, a sum of lattice integers, a histogram of points, or OWNERS.
+    """What one measure reads: a number of units or rows, a sum of lattice integers, a histogram of points, or others.
 
-    of: UNITS, ROWS, SUM, HISTOGRAM, or OWNERS (merged rows with their units, query/owners.py: the statement's own).
+    of: UNITS, ROWS, SUM, HISTOGRAM, OWNERS (merged rows with their units, query/owners.py: the statement's own), or
+    PREFIX (row units, values of at least 0: for every level how many values, zeros too, are at most it; then, for
+    every level, their sum).
     value: SQL of a row's integer, NULL contributes nothing. condition: boolean SQL, only such rows. clamp: with user
     units, the interval that one unit's total is clamped to, instead of a cap on its rows. levels: thresholds of the
     positive side, then of the negative one (a ladder); drop: a contribution above a threshold is left out instead of
@@ -40,7 +46,7 @@ class Statistic:
     @property
     def width(self) -> int:
         """How many integers of a cell it is."""
-        return sum(map(len, self.levels)) or 1
+        return sum(map(len, self.levels)) * (2 if self.of == PREFIX else 1) or 1
 
     @property
     def by_rows(self) -> bool:
@@ -58,6 +64,8 @@ def needs_row_cap(request: Request, statistics: Sequence[Statistic]) -> bool:
 
 def statement(request: Request, statistics: Sequence[Statistic]) -> str:
     """The statistics statement of a request: total operators over declared columns only, one scan."""
+    if any(s.of == PREFIX for s in statistics) and request.source.has_user_units:
+        raise ValueError("prefix sums are of rows")
     if any(s.of == HISTOGRAM for s in statistics):
         return _with_histograms(request, statistics)
     if not request.source.has_user_units:
@@ -70,16 +78,42 @@ def _row_statement(request: Request, statistics: Sequence[Statistic]) -> str:
     keys = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
     if any(s.levels for s in statistics):
         columns = [*keys, *(f"{_contribution(s)} AS v{i}" for i, s in enumerate(statistics, 1))]
-        rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where} OFFSET 0) AS q"
-        outer = [*names, *_numbered(_over_contributions(f"v{i}", s) for i, s in enumerate(statistics, 1))]
-    else:
-        rows = f"{source.sql}{source.where}"
-        outer = [*keys, *_numbered([_of_rows(s)] for s in statistics)]
-    inner = f"SELECT {', '.join(outer)} FROM {rows}"
-    if not names:
-        return inner
-    grouped = f"{inner} GROUP BY {', '.join(str(i) for i in range(1, len(names) + 1))}"
-    return f"SELECT * FROM ({grouped}) AS g WHERE {_in_domain(request, 'g')}"
+        rows = f"({ONCE} SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q"
+        return _ladders(request, statistics, rows)
+    inner = (
+        f"SELECT {', '.join([*keys, *_numbered([_of_rows(s)] for s in statistics)])} FROM {source.sql}{source.where}"
+    )
+    return _grouped(request, inner) if names else inner
+
+
+def _grouped(request: Request, inner: str) -> str:
+    """The groups of a SELECT whose first columns are the keys, those of the declared domains."""
+    positions = ", ".join(str(i) for i in range(1, len(request.keys) + 1))
+    return f"SELECT * FROM ({inner} GROUP BY {positions}) AS g WHERE {_in_domain(request, 'g')}"
+
+
+def _ladders(request: Request, statistics: Sequence[Statistic], rows: str) -> str:
+    """All statistics over contributions v1, …: of the longest ladder, if it is long, from its intervals."""
+    names = _names(request)
+    ladders = {i: Ladder(f"v{i}", s.levels, s.drop, s.of == PREFIX) for i, s in enumerate(statistics, 1) if s.levels}
+    long = max(ladders, key=lambda i: ladders[i].aggregates)
+    over_rows = {i: direct(ladders[i]) if i in ladders else [_sum(f"v{i}", s)] for i, s in enumerate(statistics, 1)}
+    if ladders[long].aggregates <= (DIRECT_GROUPED if names else DIRECT):
+        inner = f"SELECT {', '.join([*names, *_numbered(over_rows.values())])} FROM {rows}"
+        return _grouped(request, inner) if names else inner
+    parts = {(i, j): sql for i, columns in over_rows.items() if i != long for j, sql in enumerate(columns)}
+    inner_columns = [*names, f"{bucket(ladders[long])} AS b", "count(*) AS c", f"sum(v{long}) AS s"]
+    inner_columns += [f"{sql} AS p{i}_{j}" for (i, j), sql in parts.items()]
+    positions = ", ".join(str(i) for i in range(1, len(names) + 2))
+    intervals = f"(SELECT {', '.join(inner_columns)} FROM {rows} GROUP BY {positions}) AS g"
+    columns = [
+        over_buckets(ladders[i], "b", "c", "s")
+        if i == long
+        else [f"coalesce(sum(p{i}_{j}), 0)" for j in range(len(over_rows[i]))]
+        for i in over_rows
+    ]
+    outer = f"SELECT {', '.join([*names, *_numbered(columns)])} FROM {intervals}"
+    return f"{outer} WHERE {_in_domain(request, 'g')}{_group_by(names)}" if names else outer
 
 
 def _contribution(statistic: Statistic) -> str:
@@ -87,26 +121,17 @@ def _contribution(statistic: Statistic) -> str:
     value = "1" if statistic.of == ROWS and statistic.value is None else statistic.value or "1"
     if statistic.of == ROWS and statistic.value is not None:
         value = f"CASE WHEN {statistic.value} IS NOT NULL THEN 1 END"
-    if statistic.condition:
-        value = f"CASE WHEN {statistic.condition} THEN {value} END"
-    return f"coalesce({value}, 0)" if statistic.levels else value  # LEAST ignores NULLs
+    return f"CASE WHEN {statistic.condition} THEN {value} END" if statistic.condition else value
 
 
-def _over_contributions(column: str, statistic: Statistic) -> list[str]:
-    """The integers of one statistic, from one contribution a row (or a unit)."""
+def _over_totals(column: str, statistic: Statistic) -> list[str]:
+    """The integers of one statistic, from one total a unit, of at least 0."""
     if not statistic.levels:
         return [_sum(column, statistic)]
-    found = []
-    for sign, levels in zip(("", "-"), statistic.levels, strict=False):
-        part = f"{sign}{column}"
-        for level in levels:
-            if statistic.drop:
-                found.append(f"coalesce(sum({part}) FILTER (WHERE {part} BETWEEN 0 AND {level}), 0)")
-            elif len(statistic.levels) == 1:
-                found.append(f"coalesce(sum(LEAST({part}, {level})), 0)")
-            else:
-                found.append(f"coalesce(sum(LEAST({part}, {level})) FILTER (WHERE {part} > 0), 0)")
-    return found
+    (levels,) = statistic.levels
+    if statistic.drop:
+        return [f"coalesce(sum({column}) FILTER (WHERE {column} BETWEEN 0 AND {level}), 0)" for level in levels]
+    return [f"coalesce(sum(LEAST({column}, {level})), 0)" for level in levels]
 
 
 def _sum(column: str, statistic: Statistic) -> str:
@@ -187,9 +212,9 @@ def _over_units(i: int, statistic: Statistic) -> list[str]:
         return [
             sql
             for letter, levels in sides
-            for sql in _over_contributions(f"{letter}{i}", Statistic(SUM, levels=(levels,), drop=statistic.drop))
+            for sql in _over_totals(f"{letter}{i}", Statistic(SUM, levels=(levels,), drop=statistic.drop))
         ]
-    return _over_contributions(f"n{i}", statistic)
+    return _over_totals(f"n{i}", statistic)
 
 
 def _capped(request: Request, statistics: Sequence[Statistic]) -> str:
@@ -212,32 +237,43 @@ def _capped(request: Request, statistics: Sequence[Statistic]) -> str:
 
 def _with_histograms(request: Request, statistics: Sequence[Statistic]) -> str:
     """One scan for integers and histograms: a grouping set of the keys, and one of keys and points for each."""
-    source, names = request.source, _names(request)
+    names = _names(request)
     points = [i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM]
-    if source.has_user_units:
-        rows = _capped(request, statistics)
+    columns = [f"{_over_flagged(i, s)} AS a{i}" for i, s in enumerate(statistics, 1)]
+    rows = _capped(request, statistics) if request.source.has_user_units else _flagged(request, statistics)
+    if request.source.has_user_units or len(points) > 1:
+        # OFFSET 0: PostgreSQL before 18 takes equal expressions of a flattened sub-query for one grouping column
+        source = f"(SELECT * FROM {rows} OFFSET 0) AS z"
     else:
-        columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
-        for i, s in enumerate(statistics, 1):
-            columns.append(f"{_flag(s)} AS f{i}")
-            columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
-        inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
-        rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
-    outer = list(names)
-    for number, (i, s) in enumerate(enumerate(statistics, 1), 1):
-        if s.of == UNITS:
-            sql = f"count(DISTINCT u) FILTER (WHERE f{i})"
-        elif s.of == SUM:
-            sql = f"coalesce(sum(v{i}) FILTER (WHERE f{i}), 0)"
-        else:
-            sql = f"count(*) FILTER (WHERE f{i})"
-        outer.append(f"{sql} AS a{number}")
+        # no grouping set is computed by several processes: they reduce rows to keys and points before
+        by = [*names, f"v{points[0]}"]
+        source = f"(SELECT {', '.join([*by, *columns])} FROM {rows} GROUP BY {', '.join(by)}) AS z"
+        columns = [f"coalesce(sum(a{i}), 0) AS a{i}" for i in range(1, len(statistics) + 1)]
     arms = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN {i}" for i in points)
     values = " ".join(f"WHEN GROUPING(v{i}) = 0 THEN v{i}" for i in points)
-    outer += [f"CASE {arms} ELSE 0 END AS h", f"CASE {values} END AS x"]
+    outer = [*names, *columns, f"CASE {arms} ELSE 0 END AS h", f"CASE {values} END AS x"]
     sets = ", ".join([f"({', '.join(names)})", *(f"({', '.join([*names, f'v{i}'])})" for i in points)])
-    # OFFSET 0: PostgreSQL before 18 takes equal expressions of a flattened sub-query for one grouping column
-    return f"SELECT {', '.join(outer)} FROM (SELECT * FROM {rows} OFFSET 0) AS z GROUP BY GROUPING SETS ({sets})"
+    return f"SELECT {', '.join(outer)} FROM {source} GROUP BY GROUPING SETS ({sets})"
+
+
+def _flagged(request: Request, statistics: Sequence[Statistic]) -> str:
+    """The rows of row units: keys, flags f1.. and integers v1..; of the declared groups."""
+    source, names = request.source, _names(request)
+    columns = [f"{key.sql} AS {name}" for key, name in zip(request.keys, names, strict=True)]
+    for i, s in enumerate(statistics, 1):
+        columns.append(f"{_flag(s)} AS f{i}")
+        columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
+    inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+    return f"({ONCE} SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
+
+
+def _over_flagged(i: int, statistic: Statistic) -> str:
+    """The integer of one statistic, from flags and integers of rows."""
+    if statistic.of == UNITS:
+        return f"count(DISTINCT u) FILTER (WHERE f{i})"
+    if statistic.of == SUM:
+        return f"coalesce(sum(v{i}) FILTER (WHERE f{i}), 0)"
+    return f"count(*) FILTER (WHERE f{i})"
 
 
 def _flag(statistic: Statistic) -> str:

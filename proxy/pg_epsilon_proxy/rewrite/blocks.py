@@ -14,7 +14,7 @@ from .aggregates import Aggregate, request_of
 from .bars import Bar
 from .frames import Leaf, bare_columns
 from .names import Relation
-from .positions import aligned, clause
+from .positions import aligned, clause, location
 from .tree import expression_text, strings, substitute, walk
 
 # The engine's words for a place in a predicate (query/request.py).
@@ -115,6 +115,11 @@ class QueryBlock:
             request["bars"] = True
         return request
 
+    def beyond_one(self) -> int | None:
+        """Where in `source` more than a number of one relation is asked for: the first key, or the second relation."""
+        more = self.keys or tuple(leaf.node for leaf in self.leaves[1:])
+        return location(more) if self.source is not None else None
+
     def blamed(self, request: Mapping[str, Any], detail: str) -> int | None:
         """Where in `source` the place stands that the engine's DETAIL names in a predicate of `request`."""
         named = _PLACE.fullmatch(detail)
@@ -133,7 +138,7 @@ class QueryBlock:
 class CallBlock:
     """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)`, for the facade; sql: text.
 
-    free: the call is dp_plan, which asks for the public facts of its request and charges nothing. asked: our own query
+    free: a dry run, which asks for the public facts of its request and charges nothing. asked: our own query
     for the value of a call that has no request; `evaluate` then gives its argument.
     """
 

@@ -31,10 +31,10 @@ from .tree import (
 
 # Statements whose `relation` is written.
 _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
-# The dry run (composition.md §14.10), answered by upstream.plan.
-PLAN = "dp_plan"
+# Dry runs (composition.md §14.10), answered by upstream.plan: they charge nothing.
+PLANS = frozenset({"dp_plan", "dp_decide_plan"})
 # These take the request itself and give jsonb; every other call has functions that make its request and its result.
-DIRECT = frozenset({PLAN, "dp_query"})
+DIRECT = frozenset({"dp_plan", "dp_query"})
 # These are asked for as they are, of the private side: the type of their one value. They charge nothing.
 LOOKUPS = {"dp_budget_left": "numeric"}
 _CALL_FIELDS = frozenset({"funcname", "args", "funcformat", "location"})
@@ -296,7 +296,7 @@ class _StatementCompiler:
         evaluate.targetList[0].val.arg.args = node.args
         node.funcname = _name(result)
         node.args = None
-        self._blocks.append(CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name == PLAN))
+        self._blocks.append(CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name in PLANS))
         return node
 
     def _lookup(self, node: Any, name: str) -> Any:
@@ -323,7 +323,7 @@ class _StatementCompiler:
 
 
 def _call(name: str) -> str:
-    first = "request" if name in DIRECT else "'relation'"
+    first = "request" if name in DIRECT else "'query'" if name.startswith("dp_decide") else "'relation'"
     return f"write {name}({first}, ...) with constants and parameters only; compare and join its answer outside"
 
 

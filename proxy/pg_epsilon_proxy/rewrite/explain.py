@@ -16,10 +16,13 @@ COLUMN = "QUERY PLAN"
 # The type of the column, by format.
 FORMATS = {"text": "text", "json": "json", "yaml": "text", "xml": "xml"}
 # What dp_plan says, in the order in which people read it. Anything else that it says follows under its own name.
-_ORDER = ("mechanism", "path", "charge", "margin", "left", "cap", "accounts", "groups", "as_of")
+_ORDER = ("answer", "mechanism", "path", "charge", "margin", "left", "cap", "accounts", "groups", "as_of")
 _LABELS = {"margin": "expected error", "left": "budget left", "accounts": "paid by", "as_of": "as of"}
-# Said elsewhere: the confidence beside the margin, what is asked in the call, the notice's text in its parts.
-_SILENT = frozenset({"confidence", "request", "version", "call", "keys", "where", "relation", "text"})
+# Said elsewhere: the confidence beside the margin, what is asked in the call, the notice's text in its parts, decisions
+# and their alternatives beside the aggregates.
+_SILENT = frozenset(
+    {"confidence", "request", "version", "call", "keys", "where", "relation", "text", "decide", "decisions"}
+)
 
 
 def explain_format(node: Any) -> str:
@@ -75,9 +78,11 @@ DOCUMENTS = {"json": json_text, "yaml": json_text, "xml": xml_text}
 
 
 def call_text(request: Mapping[str, Any]) -> str:
-    """A request as the dp_* call that people would write; one over several relations as SQL."""
+    """A request as the dp_* call that people would write; as SQL if it is over several relations, or to be decided."""
     source = request.get("from") or {}
-    if request.get("joins"):
+    if request.get("query") is not None:
+        return _decide_call(request)
+    if request.get("joins") or answered_from(request):
         return _sql(request)
     keys = request.get("keys") or []
     aggregates = [_aggregate(item) for item in request.get("aggregates") or []]
@@ -90,6 +95,36 @@ def call_text(request: Mapping[str, Any]) -> str:
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"{'dp_group_by' if grouped else 'dp_count'}({', '.join(parts)})"
+
+
+def answered_from(request: Mapping[str, Any]) -> dict[str, str]:
+    """Whose answer is shown for plain SQL in a session that has set dp.synthetic, as a fact; no fact in others."""
+    settings = request.get("settings") or {}
+    table = settings.get("dp.synthetic")
+    if not table or request.get("call") or not request.get("aggregates"):
+        return {}
+    fallback = str(settings.get("dp.synthetic_policy") or "").strip().lower() == "fallback"
+    return {"answer": f"from {table}" + (", the private one where the bound is unmet" if fallback else "")}
+
+
+def _decide_call(request: Mapping[str, Any]) -> str:
+    """dp_decide, dp_decide_detail or dp_decide_plan."""
+    asked = request.get("decide") or {}
+    table = asked.get("synthetic") or {}
+    given = {name: asked.get(name) for name in ("tau", "tau_percent")}
+    given |= request.get("budget") or {}
+    given |= asked.get("parameters") or {}
+    copy = f"{table.get('schema')}.{table.get('name')}"
+    parts = [_quoted(str(request["query"])), f"synthetic => {_quoted(copy)}"]
+    parts += [f"{name} => {_given(name, value)}" for name, value in given.items() if value is not None]
+    if request.get("mechanism") not in (None, "auto"):
+        parts.append(f"mechanism => {_quoted(str(request['mechanism']))}")
+    parts += ["fallback => true"] if asked.get("policy") == "fallback" else []
+    return f"{request.get('call') or 'dp_decide'}({', '.join(parts)})"
+
+
+def _given(name: str, value: Any) -> str:
+    return _quoted(str(value)) if name == "score" else str(value)
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:
@@ -118,7 +153,8 @@ def _amount(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _margin(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
-    return [f"{_LABELS[key]}: {margin_text(facts)}"]
+    # A decision is right with some probability; it has no margin.
+    return [] if facts.get("decisions") else [f"{_LABELS[key]}: {margin_text(facts)}"]
 
 
 def _warnings(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
@@ -126,15 +162,37 @@ def _warnings(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _aggregates(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
-    """How each aggregate is answered, why, and what else was considered."""
+    """How each aggregate is answered, or decided, why, and what else was considered."""
     shown = []
-    for item in value:
+    decisions: Sequence[Mapping[str, Any]] = facts.get("decisions") or ()
+    for number, item in enumerate(value):
         shown.append(
             f"{item.get('aggregate')}: {item.get('mechanism')}" + (f", {item['why']}" if item.get("why") else "")
         )
         for other in item.get("candidates") or ():
             shown.append(f"  considered: {other.get('mechanism')}, expected error {other.get('expected_error')}")
+        shown += _decision(decisions[number]) if number < len(decisions) else []
+    if len(decisions) == 1:
+        shown += [_decider(item) for item in facts.get("decide") or ()]
     return shown
+
+
+def _decision(public: Mapping[str, Any]) -> list[str]:
+    """What is compared with what."""
+    ends = f"{public.get('low')} and {public.get('high')}"
+    return [
+        f"  synthetic answer: {public.get('synthetic')}, by {public.get('table')} ({public.get('provenance')})",
+        f"  satisfied: strictly between {ends}, tau {public.get('tau')}, at epsilon {public.get('epsilon')}",
+    ]
+
+
+def _decider(row: Mapping[str, Any]) -> str:
+    """One row of dp_decide_plan."""
+    marked = ", ".join(word for word in ("recommended", "extension") if row.get(word))
+    parts = [f"  decider: {row.get('mechanism')}" + (f" ({marked})" if marked else "")]
+    parts += [f"least tau {row['tau_min']}"] if row.get("tau_min") is not None else []
+    parts += [f"epsilon needed {row['epsilon_needed']}"] if row.get("epsilon_needed") is not None else []
+    return ", ".join([*parts, str(row.get("note") or "")])
 
 
 _SHOW: dict[str, Callable[[str, Any, Mapping[str, Any]], list[str]]] = {
@@ -151,7 +209,7 @@ def _sql(request: Mapping[str, Any]) -> str:
     """A request as a SELECT."""
     keys, aggregates = request.get("keys") or [], [_aggregate(item) for item in request.get("aggregates") or []]
     parts = [f"SELECT {', '.join([*keys, *aggregates])} FROM {_relation(request['from'])}"]
-    parts += [f"JOIN {_relation(item)} ON {item.get('on') or 'true'}" for item in request["joins"]]
+    parts += [f"JOIN {_relation(item)} ON {item.get('on') or 'true'}" for item in request.get("joins") or ()]
     parts += [f"WHERE {request['where']}"] if request.get("where") else []
     return " ".join([*parts, *([f"GROUP BY {', '.join(keys)}"] if keys else [])])
 

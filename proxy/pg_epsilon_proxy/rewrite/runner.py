@@ -12,7 +12,7 @@ from ..session.rewriting import BoundParams, Refusal, SessionIO
 from . import probes, refusals
 from .bars import with_bars
 from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
-from .explain import DOCUMENTS, call_text, lines
+from .explain import DOCUMENTS, answered_from, call_text, lines
 from .notices import notice_text, unknown, wanted, warnings_of
 from .splice import document, encode
 from .tree import sql_text
@@ -114,12 +114,14 @@ def _pays(block: Block) -> bool:
 async def _blaming(
     block: Block, request: dict[str, Any], call: Awaitable[dict[str, Any]], io: SessionIO
 ) -> dict[str, Any]:
-    """Await a call of the engine; its refusal of a predicate gets its place in the client's statement."""
+    """Await a call of the engine; its refusal of a part gets that part's place in the client's statement."""
     try:
         return await call
     except Refusal as refusal:
         if isinstance(block, QueryBlock) and refusal.detail is not None:
             refusal.position = await io.in_parser(block.blamed, request, refusal.detail)
+        elif isinstance(block, QueryBlock) and refusal.sqlstate == refusals.SHAPE and answered_from(request):
+            refusal.position = await io.in_parser(block.beyond_one)
         raise
 
 
@@ -140,7 +142,7 @@ async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs
     if isinstance(block, QueryBlock):
         check_width(block, rows)
         if block.bars:
-            rows = with_bars(block.bars, block.types, rows, answer.get("bars"))
+            rows = with_bars(block.bars, block.types, rows, answer.get("bars"), answer.get("decisions"))
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
     return document(rows) if isinstance(block, QueryBlock) else encode(answer)
 
@@ -185,7 +187,9 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
             found.append((block.function, {"charge": "nothing"}))
             continue
         request = await _request(block, inputs, io)
-        found.append((call_text(request), await io.upstream.plan(request)))
+        plan = await _blaming(block, request, io.upstream.plan(request), io)
+        dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
+        found.append((call_text(request), {**answered_from(request), **plan, **dry}))
     writer = DOCUMENTS.get(unit.explained or "")
     text = lines(found, unit.shown, 1 + len(unit.oids)) if writer is None else [writer(found, unit.shown)]
     return document([(line,) for line in text])

@@ -22,7 +22,7 @@ from pg_epsilon_proxy.session.pending import (
 )
 from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Probe, Refusal
 from pg_epsilon_proxy.wire import messages
-from pg_epsilon_proxy.wire.framing import MAX_LENGTH, Framer, Piece, split
+from pg_epsilon_proxy.wire.framing import HEADER, MAX_LENGTH, STREAM_ABOVE, Framer, Piece, split
 
 RESERVED = b"_pge_"
 MAX_ANSWER = 1 << 20  # bytes of one message of the facade other than a row, a notice, an error
@@ -58,8 +58,10 @@ class Collector:
             self.fields = messages.read_row_description(piece.data)
         elif piece.kind == ROW:
             self._size += len(piece.data)
-            if piece.whole and self._size <= MAX_PROBE_ROWS:
-                self.rows.extend(messages.read_data_row(body) for body in split(piece.data))
+            found = list(split(piece.data)) if piece.whole and self._size <= MAX_PROBE_ROWS else []
+            # A row that came whole although it is long might have come in parts: whoever asks twice is told the same.
+            if found and max(map(len, found)) <= STREAM_ABOVE - HEADER:
+                self.rows.extend(messages.read_data_row(body) for body in found)
             elif not self.done.done():
                 self.done.set_exception(_too_long())
         return b""

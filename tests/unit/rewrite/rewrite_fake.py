@@ -35,6 +35,7 @@ class FakeUpstream:
         self.answer: list[tuple[Any, ...]] = [("census", "0.9")]
         self.refuse_at: int | None = None
         self.bars: Any = None
+        self.decisions: Any = None
 
     async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         if self.refuse_at == len(self.requests):
@@ -42,7 +43,8 @@ class FakeUpstream:
         self.requests.append(request)
         self.timeouts.append(timeout)
         notice = {"mechanism": "laplace", "charge": {"epsilon": "0.1"}, "margin": 30, "confidence": 0.95}
-        return {"columns": [], "rows": self.rows_of(request), "notice": notice, "bars": self.bars}
+        rows = self.rows_of(request)
+        return {"columns": [], "rows": rows, "notice": notice, "bars": self.bars, "decisions": self.decisions}
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         self.planned.append(request)

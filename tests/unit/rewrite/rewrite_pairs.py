@@ -47,7 +47,10 @@ NAMES = Names(
     frozenset({("public", "adult"), ("clinic", "visits"), ("public", 'Odd "Name"')}),
     frozenset({("dp", "budget")}),
     frozenset(
-        {"dp_budget_left", "dp_count", "dp_group_by", "dp_high", "dp_low", "dp_plan", "dp_query", "dp_stderr", "dp_sum"}
+        {
+            *("dp_budget_left", "dp_count", "dp_group_by", "dp_high", "dp_low", "dp_plan", "dp_query", "dp_stderr"),
+            *("dp_sum", "dp_bound", "dp_decision", "dp_decide", "dp_decide_detail", "dp_decide_plan"),
+        }
     ),
     public=frozenset({("ref", "levels"), ("ref", "regions")}),
     expansions={

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pg_epsilon_proxy.session.facade_link import FacadeLink
-from pg_epsilon_proxy.session.rewriting import Described, FacadeError, Probe
+from pg_epsilon_proxy.session.rewriting import Described, FacadeError, Probe, Refusal
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece
 
@@ -133,3 +133,17 @@ async def test_an_error_met_at_the_moment_of_a_cancel_is_not_lost() -> None:
         await task
     with pytest.raises(FacadeError):
         facade.raise_late()
+
+
+@pytest.mark.parametrize(("size", "too_long"), [(65_525, False), (65_526, True)])
+async def test_a_long_value_is_refused_however_it_arrives(size: int, too_long: bool) -> None:
+    """Of more than 64 kB with its header, also where the network brought it whole."""
+    facade, _ = link()
+    task = asyncio.ensure_future(facade.together(PROBES[1:2]))
+    await asyncio.sleep(0.01)
+    answer(facade, *rows(b"x" * size))
+    if too_long:
+        with pytest.raises(Refusal, match="too long"):
+            await task
+    else:
+        assert len((await task)[0][0][0]) == size

@@ -1,0 +1,30 @@
+-- The developer vectors of dp-pqd.md §8 as rows, and copies that answer what the vectors say; a cap that thousands of fresh decisions fit into.
+CREATE TABLE people (id int PRIMARY KEY, flag int);
+INSERT INTO people SELECT i, 1 FROM generate_series(1, 809) i;
+CREATE TABLE people_syn (id int, flag int, w float8); INSERT INTO people_syn VALUES (1, 1, 749);
+CREATE TABLE fives (id int PRIMARY KEY, amount int);
+INSERT INTO fives SELECT i, 5 FROM generate_series(1, 100) i;
+CREATE TABLE fives_500 (id int, amount int, w int); INSERT INTO fives_500 VALUES (1, 5, 100);
+CREATE TABLE fives_700 (LIKE fives_500); INSERT INTO fives_700 VALUES (1, 5, 140);
+CREATE TABLE fives_400 (LIKE fives_500); INSERT INTO fives_400 VALUES (1, 5, 80);
+CREATE TABLE nine (id int PRIMARY KEY, x int);
+INSERT INTO nine SELECT i, (ARRAY[1,2,2,3,3,3,4,4,5])[i] FROM generate_series(1, 9) i;
+INSERT INTO nine VALUES (10, 1), (11, 0);
+CREATE TABLE nine_syn (id int, x int); INSERT INTO nine_syn VALUES (1, 3);
+CREATE TABLE owned (id int PRIMARY KEY, who int); INSERT INTO owned SELECT i, CASE WHEN i > 50 THEN 999 ELSE i END FROM generate_series(1, 53) i;
+CREATE TABLE owned_syn (id int, who int, w int); INSERT INTO owned_syn VALUES (1, 1, 40);
+CREATE TABLE two (id int PRIMARY KEY, x int); INSERT INTO two VALUES (1, 1), (2, 1), (3, 1);
+CREATE TABLE two_syn AS TABLE two;
+
+CALL dp.create_dataset('vectors', epsilon => 1000); CALL dp.create_dataset('owners', unit => 'user', epsilon => 1000);
+CALL dp.protect('people', 'vectors'); CALL dp.protect('fives', 'vectors'); CALL dp.protect('nine', 'vectors'); CALL dp.protect('two', 'vectors');
+CALL dp.protect('owned', 'owners', unit_column => 'who', max_rows_per_unit => 3);
+CALL dp.describe_column('people', 'id'); CALL dp.describe_column('fives', 'id'); CALL dp.describe_column('nine', 'id'); CALL dp.describe_column('two', 'id');
+CALL dp.describe_column('fives', 'amount', bounds => '{0,16}'); CALL dp.describe_column('nine', 'x', bounds => '{0,6}'); CALL dp.describe_column('two', 'x', bounds => '{0,16}');
+CALL dp.describe_column('owned', 'id'); CALL dp.describe_column('owned', 'who');
+CALL dp.publish('people'); CALL dp.publish('fives'); CALL dp.publish('nine'); CALL dp.publish('owned'); CALL dp.publish('two');
+CALL dp.register_synthetic('people', 'people_syn', 'public', weight => 'w');
+CALL dp.register_synthetic('fives', 'fives_500', 'public', weight => 'w'); CALL dp.register_synthetic('fives', 'fives_700', 'public', weight => 'w');
+CALL dp.register_synthetic('fives', 'fives_400', 'public', weight => 'w'); CALL dp.register_synthetic('nine', 'nine_syn', 'public');
+CALL dp.register_synthetic('owned', 'owned_syn', 'public', weight => 'w'); CALL dp.register_synthetic('two', 'two_syn', 'public');
+CALL dp.allot('alice', 'vectors', epsilon => 1000); CALL dp.allot('alice', 'owners', epsilon => 1000);
