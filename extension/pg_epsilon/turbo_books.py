@@ -302,7 +302,8 @@ class SqlBooks:
 
     def note(self, name: str, node: Node) -> bytes | None:
         found = self._execute(
-            "SELECT data FROM dp.turbo_note WHERE view = $1 AND name = $2 AND node = $3 AND data_version = $4",
+            "SELECT data FROM dp.turbo_note WHERE view = $1 AND name = $2 AND node = $3 AND data_version = $4"
+            " AND (name <> 'load' OR NOT dp._frozen(incarnation))",
             ["bigint", "text", "text", "bigint"],
             [self._view.view, name, node.key(), self._note_version(node)],
         )
@@ -310,9 +311,10 @@ class SqlBooks:
 
     def keep_note(self, name: str, node: Node, data: bytes) -> None:
         self._execute(
-            "INSERT INTO dp.turbo_note (view, name, node, data_version, data) VALUES ($1, $2, $3, $4, $5)"
+            "INSERT INTO dp.turbo_note (view, name, node, data_version, data, incarnation)"
+            " SELECT $1, $2, $3, $4, $5, i.id FROM dp.incarnation i"
             " ON CONFLICT ON CONSTRAINT turbo_note_pkey DO UPDATE"
-            " SET data_version = EXCLUDED.data_version, data = EXCLUDED.data",
+            " SET data_version = EXCLUDED.data_version, data = EXCLUDED.data, incarnation = EXCLUDED.incarnation",
             ["bigint", "text", "text", "bigint", "bytea"],
             [self._view.view, name, node.key(), self._note_version(node), data],
         )

@@ -31,7 +31,7 @@ _PARTS = 1 << 16
 _FULL = (1 << 32) - 1
 _DIGITS = Decimal("1e-18")
 _SMALL_BINS = 4096
-_LOG_BYTES = 1 << 16
+_LOG_BYTES = 1 << 14
 _KEPT_BYTES = 128 << 20
 
 
