@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.turbo.bins import Domain, Query, box_query
@@ -114,6 +114,16 @@ def covers(kind: str, query: Query, outlook: Outlook) -> bool:
     return query.id in outlook.ids
 
 
+@lru_cache(maxsize=65536)
+def _draw(reach: Fraction, tolerance: Fraction, gaussian: bool) -> Draw | None:
+    if tolerance <= reach / 2:
+        return None
+    ratio = reach / tolerance  # epsilon, or 1 / sigma
+    amount = ratio * ratio / 2 if gaussian else ratio
+    rounded = _ROUND.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+    return Draw("gaussian" if gaussian else "laplace", rounded)
+
+
 @dataclass(frozen=True)
 class Part:
     """One grid of a design: t, in units of the noise's scale, and the rows by which its tolerance is lessened."""
@@ -125,13 +135,7 @@ class Part:
 
     def draw(self, prices: Calibration, scale: int) -> Draw | None:
         """The noise of each cell; None where a table is too small for it (calibration.py: epsilon at most 2)."""
-        tolerance = math.floor(prices.tolerance(scale)) - self.less
-        if tolerance <= self.reach / 2:
-            return None
-        ratio = self.reach / tolerance  # epsilon, or 1 / sigma
-        amount = ratio * ratio / 2 if prices.gaussian else ratio
-        rounded = _ROUND.divide(Decimal(amount.numerator), Decimal(amount.denominator))
-        return Draw("gaussian" if prices.gaussian else "laplace", rounded)
+        return _draw(self.reach, math.floor(prices.tolerance(scale)) - self.less, prices.gaussian)
 
 
 @dataclass(frozen=True)
