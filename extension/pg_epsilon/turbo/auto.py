@@ -7,8 +7,8 @@ that is worth it; by noise, of whose price only that part is paid that the bins 
 the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most
 2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
 decides at once: if all declared queries together would be rented for more than C, the synopsis is bought when the first
-one comes; with a forecast, as soon as rent has reached C/20 and the forecast number of queries would, at the rate so
-far, cost more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
+one comes; with a forecast, at the first query if so many like it cost more than 2 C however well they share, else as
+soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
 Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
 Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
@@ -65,6 +65,9 @@ class _Run(NamedTuple):
     asked: int
     node: Node
     draw: Draw
+
+    def on(self, part: int) -> bool:
+        return self.node.first <= part <= self.node.last
 
 
 class _Plan(NamedTuple):
@@ -193,8 +196,19 @@ class _Request:
         declared = None
         if all(self.queries[run.asked].id in self.outlook.ids for run in plan.runs):
             declared = declared_rent(self.queries[0].domain, self.outlook) * self._direct(self.scales[part]).amount
-        load, rise = self._load(part), self._rise(plan, part) * unit
-        return worth_buying(price, load.rent * unit, rise, declared, self.outlook, self._asked(), load.since)
+        load, rise, asked = self._load(part), self._rise(plan, part) * unit, self._asked()
+        return worth_buying(
+            price,
+            load.rent * unit,
+            rise,
+            declared,
+            self.outlook,
+            asked - load.since,
+            (self.outlook.forecast or 0) - asked,
+            sum(
+                (run.draw.amount * load.share(self.queries[run.asked]) for run in plan.runs if run.on(part)), Decimal(0)
+            ),
+        )
 
     def _plan(self, bought: dict[int, Design]) -> _Plan:
         levels: dict[int, int] = {}

@@ -17,13 +17,16 @@ def worth_buying(
     rise: Decimal,
     declared: Decimal | None,
     outlook: Outlook,
-    asked: int,
-    since: int,
+    seen: int,
+    still: int,
+    packed: Decimal,
 ) -> bool:
     """Whether to buy before this request. rent: paid since the last synopsis; rise: what this request would add.
 
-    declared: what all declared queries would be rented for, if this one is among them. asked, since: how many queries
-    the view was paid for, now and when the partition was first asked about.
+    declared: what all declared queries would be rented for, if this one is among them. seen: how many queries the view
+    was paid for since this partition was first asked about; still: how many of the forecast ones are to come. packed:
+    what this request would cost the partition if others filled up the bins that it leaves, the least that more like it
+    can: by that the first one decides, if twice the price is safely exceeded. Later ones go by the rate so far.
     """
     if rent + rise > price:
         return True
@@ -31,10 +34,11 @@ def worth_buying(
     if declared is not None:
         share = 1 if forecast is None else min(Decimal(1), Decimal(forecast) / len(outlook.workload))
         return declared * share > price
-    seen = asked - since
-    if forecast is None or seen == 0 or rent * _SAMPLE < price:
+    if forecast is None:
         return False
-    return rent * (forecast - asked) > price * seen
+    if seen == 0:
+        return packed * still > 2 * price
+    return rent * _SAMPLE >= price and rent * still > price * seen
 
 
 def declared_rent(domain: Domain, outlook: Outlook) -> Decimal:
