@@ -175,7 +175,7 @@ class Catalog:
         if not planned and not found["analyst"]:
             raise DPError(PRIVILEGE, "the asking role is not an analyst", "The administrator grants dp_analyst to it.")
         if not found["allotted"]:
-            raise _no_allotment(policy.dataset.name, who)
+            raise no_allotment(policy.dataset.name, who)
 
     def is_closed(self, shape: str) -> bool:
         return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
@@ -353,7 +353,7 @@ class Catalog:
         )
         own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
         if not found or not own:
-            raise _no_allotment(dataset)
+            raise no_allotment(dataset)
         orders = tuple(Decimal(o) for o in found[0]["orders"] or ())
         cap = _cap(found[0]["accountant"], {name: Decimal(own[0][name]) for name in _AMOUNTS}, orders)
         return remaining(cap, Accounts(self._execute, dataset, who or "").load(Root())[who or ""])
@@ -391,11 +391,12 @@ def check_not_frozen(policy: Policy) -> None:
         )
 
 
-def _no_allotment(dataset: str, who: str | None = None) -> DPError:
+def no_allotment(dataset: str, who: str | None = None) -> DPError:
+    """42501: the asker, or the planner, may spend nothing of a dataset."""
     if who == PLANNER:
         return DPError(
             PRIVILEGE,
-            f"{PLANNER}, which pays for synthetic tables, has no allotment in dataset {dataset}",
+            f"{PLANNER}, which pays for what everybody uses, has no allotment in dataset {dataset}",
             f"CALL dp.allot('{PLANNER}', '{dataset}', epsilon => ...)",
         )
     return DPError(

@@ -12,6 +12,7 @@ from typing import Any
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.attributes import Attribute, attribute, check_size, index_sql
+from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.partition import Cell, number_of
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.source import table
@@ -20,7 +21,10 @@ from pg_epsilon.turbo.bins import Domain
 
 @dataclass(frozen=True)
 class Part:
-    """A partition that was sealed; public. scale: ñ. The whole relation, of a view without partitions, is part 0."""
+    """A partition that was sealed; public. scale: ñ. The whole relation, of a view without partitions, is part 0.
+
+    counted: its counts are there, unlike in a restored copy, where only stored answers are served.
+    """
 
     part: int
     leaf_key: str | None
@@ -30,6 +34,7 @@ class Part:
     sealed: bool
     data_version: int
     as_of: str
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,12 @@ def attributes_of(policy: Policy, names: Sequence[str]) -> tuple[Attribute, ...]
 
 
 def digest_of(attributes: Sequence[Attribute]) -> str:
-    """What the bins mean: equal as long as every row is in the same bin, and every bin has the same values."""
-    return hashlib.sha256(json.dumps([[one.name, one.bin_sql, one.keys] for one in attributes]).encode()).hexdigest()
+    """What the bins mean: equal as long as every row is in the same bin, and every bin has the same values.
+
+    A column's name is no part of it: policy follows a renamed column.
+    """
+    facts = [[one.bin_sql.replace(f"r.{identifier(one.name)}", "r.x"), one.keys] for one in attributes]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 class TurboCatalog:
@@ -122,16 +131,36 @@ class TurboCatalog:
         return self._bins[key]
 
     def parts(self, view: int) -> dict[int, Part]:
-        """The view's partitions that have counts to answer from, or had before they were reopened."""
+        """The view's partitions that are sealed, or were."""
         found = self._execute(
             "SELECT p.part, p.leaf_key, p.lower, p.upper, floor(p.scale)::text AS scale,"
-            " p.sealed AND EXISTS (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part)"
-            " AS sealed, p.data_version, p.as_of::timestamptz(0)::text AS as_of"
+            " p.sealed, EXISTS (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part)"
+            " AS counted, p.data_version, p.as_of::timestamptz(0)::text AS as_of"
             " FROM dp.turbo_partition p WHERE p.view = $1",
             ["bigint"],
             [view],
         )
         return {row["part"]: Part(**{**row, "scale": int(row["scale"])}) for row in found}
+
+    def uncounted(self, view: int) -> list[int]:
+        """Partitions that are sealed, but whose counts a restored copy lacks: they are in no dump."""
+        found = self._execute(
+            "SELECT part FROM dp.turbo_partition p WHERE view = $1 AND sealed AND NOT EXISTS"
+            " (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part) ORDER BY part",
+            ["bigint"],
+            [view],
+        )
+        return [row["part"] for row in found]
+
+    def enabled(self) -> list[tuple[str, str]]:
+        """Schema and name of every relation that Turbo is enabled for."""
+        found = self._execute(
+            "SELECT n.nspname::text AS schema, c.relname::text AS name FROM dp.turbo_view v"
+            " JOIN pg_class c ON c.oid = v.relation JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2",
+            [],
+            [],
+        )
+        return [(row["schema"], row["name"]) for row in found]
 
     def create(self, policy: Policy, attributes: Sequence[Attribute], row: Mapping[str, Any]) -> int:
         """A new view; 42710 if the relation has one."""

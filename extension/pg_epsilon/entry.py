@@ -59,7 +59,7 @@ def read(statement: str) -> list[dict[str, Any]]:
 
 
 catalog = Catalog(rows)
-turbo = TurboEngine(catalog, rows, noise.current)
+turbo = TurboEngine(catalog, rows, noise.current, lambda document: _request(document), lambda query: _texts(query))
 
 
 class _ShapeClosed(Exception):
@@ -78,7 +78,7 @@ def charge(request_id: str, who: str, request: str) -> str:
         asked = _request(document)
         catalog.authorise(asked, who)
         try:
-            by_turbo = turbo.reply(asked, _texts, request_id, who, document)
+            by_turbo = turbo.reply(asked, request_id, who, document)
         except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
             return {"refusal": _refusal(_named(late.error))}
         if by_turbo is not None:
@@ -150,7 +150,7 @@ def on_turbo(call: str, arguments: str) -> str:
     return json.dumps(_attempt(lambda: {"value": getattr(_owner, _ON_TURBO[call])(**json.loads(arguments))}))
 
 
-_owner = Owner(catalog, turbo.views, rows, noise.current)
+_owner = Owner(catalog, turbo.views, rows, noise.current, turbo.outlook)
 _ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", "reopen")}
 
 
@@ -160,7 +160,7 @@ def _plan(request: Any) -> dict[str, Any]:
     asked = _request(request)
     policy = asked.policy
     catalog.authorise(asked, who)
-    by_turbo = turbo.plan(asked, _texts, who)
+    by_turbo = turbo.plan(asked, who)
     if by_turbo is not None:
         return {**by_turbo, "request": asked.canonical()}
     plan_ = _planned(asked)
@@ -226,6 +226,7 @@ _ON_POLICY: dict[str, Callable[..., Any]] = {
     "check_grid": _check_grid,
     "budget": _budget,
     "import": _import_price,
+    "turbo_problems": lambda: _owner.problems(),
 }
 
 

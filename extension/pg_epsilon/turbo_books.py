@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.catalog_turbo import View
+from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import Payment, Released
@@ -69,8 +70,17 @@ class _Node:
         self.last: bytes | None = None
 
 
+def uncounted() -> DPError:
+    """In a restored copy: said before anything is paid, after stored answers were looked for."""
+    return DPError(
+        CHANNEL,
+        "the counts that this question is about are missing here: this is a restored copy",
+        "The owner calls dp.refresh(relation), after dp.confirm_ledger(dataset).",
+    )
+
+
 class SqlBooks:
-    """`Books` of one request of a view whose row the caller has locked. See the Protocol for what each call means."""
+    """`AutoBooks` of one request of a view whose row the caller has locked. The Protocol says what each call means."""
 
     _for_update = " FOR UPDATE OF s"
 
@@ -87,6 +97,8 @@ class SqlBooks:
         return sum(self._view.parts[part].scale for part in range(first, last + 1))
 
     def can_pay(self, payments: Sequence[Payment]) -> bool:
+        if not all(self._view.parts[p].counted for one in payments for p in range(one.first, one.last + 1)):
+            raise uncounted()
         return self._payer.can_pay(payments)
 
     def pay(self, payments: Sequence[Payment]) -> None:
@@ -267,9 +279,52 @@ class SqlBooks:
         return sum(self._version(node.first, node.last) for node in nodes)
 
     def truth(self, query: Query, node: Node) -> int:
-        return sum(query.total(self._counts(part)) for part in range(node.first, node.last + 1))
+        return sum(query.total(self.bins(part)) for part in range(node.first, node.last + 1))
 
-    def _counts(self, part: int) -> Array:
+    @property
+    def pure(self) -> bool:
+        return self._payer.pure
+
+    def answers(self, query: Query, mechanism: str) -> Sequence[tuple[Node, Released]]:
+        found = self._execute(
+            "SELECT node, data_version, value::text, amount::text FROM dp.turbo_exact"
+            " WHERE view = $1 AND query = $2 AND mechanism = $3",
+            ["bigint", "bytea", "text"],
+            [self._view.view, query.id, mechanism],
+        )
+        rows = sorted((Node.from_key(row["node"]), row) for row in found)
+        return [
+            (node, Released(int(row["value"]), mechanism, Decimal(row["amount"])))
+            for node, row in rows
+            if all(part in self._view.parts for part in range(node.first, node.last + 1))
+            and row["data_version"] == self._version(node.first, node.last)
+        ]
+
+    def note(self, name: str, node: Node) -> bytes | None:
+        found = self._execute(
+            "SELECT data FROM dp.turbo_note WHERE view = $1 AND name = $2 AND node = $3 AND data_version = $4"
+            " AND (name <> 'load' OR NOT dp._frozen(incarnation))",
+            ["bigint", "text", "text", "bigint"],
+            [self._view.view, name, node.key(), self._note_version(node)],
+        )
+        return found[0]["data"] if found else None
+
+    def keep_note(self, name: str, node: Node, data: bytes) -> None:
+        self._execute(
+            "INSERT INTO dp.turbo_note (view, name, node, data_version, data, incarnation)"
+            " SELECT $1, $2, $3, $4, $5, i.id FROM dp.incarnation i"
+            " ON CONFLICT ON CONSTRAINT turbo_note_pkey DO UPDATE"
+            " SET data_version = EXCLUDED.data_version, data = EXCLUDED.data, incarnation = EXCLUDED.incarnation",
+            ["bigint", "text", "text", "bigint", "bytea"],
+            [self._view.view, name, node.key(), self._note_version(node), data],
+        )
+
+    def _note_version(self, node: Node) -> int:
+        """Of notes about the whole view, which may lack a partition 0: that of none."""
+        known = all(part in self._view.parts for part in range(node.first, node.last + 1))
+        return self._version(node.first, node.last) if known else 0
+
+    def bins(self, part: int) -> Array:
         """The exact counts of a partition's bins: read-only. SECRET."""
         import numpy as np
 
@@ -305,3 +360,13 @@ class PlanBooks(SqlBooks):
 
     def make_node(self, node: Node, histogram: Histogram) -> None:
         self._checked[node] = _Node(histogram, 0)
+
+
+class AutoPlanBooks(PlanBooks):
+    """The same for the planner `auto`, which weighs what can be paid, then pays all of it at once."""
+
+    def can_pay(self, payments: Sequence[Payment]) -> bool:
+        return self._payer.could_pay(payments)
+
+    def pay(self, payments: Sequence[Payment]) -> None:
+        raise Planned(payments)

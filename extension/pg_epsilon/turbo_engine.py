@@ -12,23 +12,28 @@ from typing import Any
 
 from pg_epsilon.catalog import Catalog
 from pg_epsilon.catalog_turbo import TurboCatalog, View
+from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.plan import scope_text
 from pg_epsilon.query.attributes import NotBins
+from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
-from pg_epsilon.turbo import bypass, tree, window
+from pg_epsilon.turbo import auto, bypass, tree, window
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import Payment
-from pg_epsilon.turbo.request import Asked, asked, fits
-from pg_epsilon.turbo.settings import view_of
+from pg_epsilon.turbo.designs import Outlook
+from pg_epsilon.turbo.request import Asked, asked, declared, fits
+from pg_epsilon.turbo.settings import is_auto, view_of
 from pg_epsilon.turbo.shown import candidates_text, document, notice
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo.view import Answer
 from pg_epsilon.turbo.view import View as Algorithms
-from pg_epsilon.turbo_books import PlanBooks, Planned, SqlBooks, Warm
+from pg_epsilon.turbo_books import AutoPlanBooks, PlanBooks, Planned, SqlBooks, Warm
 from pg_epsilon.turbo_payer import Payer, total
+
+Compiled = Callable[[Mapping[str, Any]], Request]
 
 
 class PaidFor(Exception):
@@ -42,12 +47,18 @@ class PaidFor(Exception):
 class TurboEngine:
     """Answers requests that a view covers. One per backend: `warm` outlives the transactions."""
 
-    def __init__(self, catalog: Catalog, execute: Execute, noise: Callable[[], NoiseSource]) -> None:
+    def __init__(
+        self, catalog: Catalog, execute: Execute, noise: Callable[[], NoiseSource], compiled: Compiled, texts: Texts
+    ) -> None:
+        self._compiled = compiled
+        self._texts = texts
+        self._outlooks: dict[tuple[int, str], Outlook] = {}
         self.views = TurboCatalog(execute)
         self._catalog = catalog
         self._execute = execute
         self._noise = noise
         self._warm = Warm()
+        self._loaded = False
 
     def view(self, request: Request, *, lock: bool) -> View | None:
         """The view whose accuracy the request asks for, if there is one; locked until the transaction ends."""
@@ -58,39 +69,74 @@ class TurboEngine:
         view = self.views.view(policy, lock=lock)
         return view if view is not None and fits(request, view) else None
 
-    def asked(self, request: Request, view: View, texts: Texts) -> Asked | None:
+    def asked(self, request: Request, view: View) -> Asked | None:
         """The queries that answer the request; None where another mechanism does."""
         try:
-            return asked(request, view, texts)
+            return asked(request, view, self._texts)
         except NotBins:
             return None
 
-    def reply(
-        self, request: Request, texts: Texts, request_id: str, who: str, sent: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
+    def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer document of the relation's view, if it has one that covers the question; None otherwise.
 
         Compiled before the lock is taken, and again beneath it (from what the backend remembers): others do not wait.
         """
         view = self.view(request, lock=False)
-        if view is None or self.asked(request, view, texts) is None:
+        if view is None or self.asked(request, view) is None:
             return None
+        self._load()
         view = self.view(request, lock=True)
-        question = None if view is None else self.asked(request, view, texts)
+        question = None if view is None else self.asked(request, view)
         if view is None or question is None:
             return None
         return self.answer(request, view, question, request_id, who, sent)
+
+    def outlook(self, policy: Policy, view: View) -> Outlook:
+        """What the owner of a view expects of it. DP003 for a declared question that is no set of bins."""
+        key = (view.view, policy.digest)
+        if key not in self._outlooks:
+            queries: list[Query] = []
+            for members in view.settings.get("workload", ()):
+                document = {
+                    "version": 1,
+                    "from": {"schema": policy.relation.schema, "name": policy.relation.name},
+                    "budget": {"alpha": str(view.alpha), "beta": str(view.beta)},
+                    "aggregates": ["count(*)"],
+                    **members,
+                }
+                try:
+                    queries += declared(self._compiled(document), view, self._texts)
+                except NotBins:
+                    raise DPError(
+                        SHAPE,
+                        "a question of the declared workload is no set of bins of the attributes",
+                        "Turbo would not answer it: leave it out.",
+                    ) from None
+            own = {query.id: query for query in queries if not query.trivial}
+            found = Outlook(view.settings.get("forecast"), tuple(own.values()), view.partitioned)
+            while len(self._outlooks) >= 64:
+                self._outlooks.pop(next(iter(self._outlooks)))
+            self._outlooks[key] = found
+        return self._outlooks[key]
+
+    def _load(self) -> None:
+        """What a backend loads once, a second's work: not while others wait for the lock. It draws nothing."""
+        if not self._loaded:
+            import numpy as np
+
+            self._noise().laplace(np.zeros(0, np.int64).tolist(), l1_sensitivity=1, epsilon=1, label="none")
+            self._loaded = True
 
     def answer(
         self, request: Request, view: View, question: Asked, request_id: str, who: str, sent: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Pay, draw, learn, record: the answer document. DP001 before anything is read; else `PaidFor`."""
         payer = self._payer(request, view, who, request_id, sent)
-        how = _algorithms(view)
+        how, outlook = _algorithms(view), self.outlook(request.policy, view)
         books = SqlBooks(self._execute, view, payer, heuristic_of(how), self._warm)
 
         def ask(queries: list[Query]) -> list[Answer]:
-            return _ask(queries, question, view, how, books, self._noise())
+            return _ask(queries, question, view, how, books, self._noise(), outlook)
 
         try:
             answers = [batch.split(_by_lattice(batch.queries, ask)) for batch in question.batches]
@@ -113,20 +159,22 @@ class TurboEngine:
                 raise PaidFor(error) from error
             raise
 
-    def plan(self, request: Request, texts: Texts, who: str) -> dict[str, Any] | None:
+    def plan(self, request: Request, who: str) -> dict[str, Any] | None:
         """A dry run from public facts (composition.md §9): candidate paths, worst and best charge. None as `reply`."""
         view = self.view(request, lock=False)
-        question = None if view is None else self.asked(request, view, texts)
+        question = None if view is None else self.asked(request, view)
         if view is None or question is None:
             return None
         payer = self._payer(request, view, who, None, {})
-        how = _algorithms(view)
-        books = PlanBooks(self._execute, view, payer, heuristic_of(how), Warm())
+        how, outlook = _algorithms(view), self.outlook(request.policy, view)
+        books = (AutoPlanBooks if is_auto(view.settings) else PlanBooks)(
+            self._execute, view, payer, heuristic_of(how), Warm()
+        )
         worst: list[Payment] = []
 
         def ask(queries: list[Query]) -> list[Answer]:
             try:
-                return _ask(queries, question, view, how, books, self._noise())
+                return _ask(queries, question, view, how, books, self._noise(), outlook)
             except Planned as planned:
                 worst.extend(planned.payments)
                 return [Answer(None, "")] * len(queries)
@@ -158,8 +206,17 @@ class TurboEngine:
 
 
 def _ask(
-    queries: list[Query], question: Asked, view: View, how: Algorithms, books: SqlBooks, noise: NoiseSource
+    queries: list[Query],
+    question: Asked,
+    view: View,
+    how: Algorithms,
+    books: SqlBooks,
+    noise: NoiseSource,
+    outlook: Outlook,
 ) -> list[Answer]:
+    """By the view's planner: `auto` takes the cheapest path, `turbo` is the paper's."""
+    if is_auto(view.settings):
+        return auto.answer(queries, question.first, question.last, how, books, noise, outlook)
     if not view.partitioned:
         return bypass.answer(queries, how, books, noise)
     answer = window.answer if how.scope == "window" else tree.answer

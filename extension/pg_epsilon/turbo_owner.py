@@ -10,9 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.catalog import Catalog
+from pg_epsilon.catalog import PLANNER, Catalog
 from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, check_row_units
-from pg_epsilon.errors import OUT_OF_RANGE, PRIVILEGE, DPError
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.partition import Cell, cell, number_of, width_of
@@ -20,12 +20,12 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.turbo import nodes
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.books import Payment
+from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.settings import check, view_of
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo_books import SqlBooks, Warm
 from pg_epsilon.turbo_payer import Payer
 
-PLANNER = "dp_planner"
 MOST_SEALED = 1000  # partitions that one call seals
 
 
@@ -33,12 +33,18 @@ class Owner:
     """The calls behind dp.enable_turbo and its kin; who may call them is checked in SQL."""
 
     def __init__(
-        self, catalog: Catalog, views: TurboCatalog, execute: Execute, noise: Callable[[], NoiseSource]
+        self,
+        catalog: Catalog,
+        views: TurboCatalog,
+        execute: Execute,
+        noise: Callable[[], NoiseSource],
+        outlook: Callable[[Policy, View], Outlook],
     ) -> None:
         self._catalog = catalog
         self._views = views
         self._execute = execute
         self._noise = noise
+        self._outlook = outlook
 
     def enable(
         self,
@@ -65,6 +71,12 @@ class Owner:
             raise DPError(
                 OUT_OF_RANGE, "attributes names different columns, one at least", "attributes => '{sex,age,city}'"
             )
+        if settings.get("noise") == "gaussian" and policy.dataset.accountant == "pure":
+            raise DPError(
+                OUT_OF_RANGE,
+                "Gaussian noise has no price on a dataset whose accountant is 'pure'",
+                "Leave noise out, or protect the relation in a dataset whose accountant is 'renyi'.",
+            )
         bins = attributes_of(policy, attributes)
         declared = _declared(policy, partition_by, scale, scale_epsilon)
         domain = Domain(tuple(len(one.keys) for one in bins))
@@ -80,21 +92,43 @@ class Owner:
                 "settings": {**settings, **({"scale_epsilon": scale_epsilon} if declared is None else {})},
             },
         )
+        view = self._view(policy)
+        self._outlook(policy, view)  # refused now, not at the first question
         if partition_by is None:
-            view = self._view(policy)
             self._seal(policy, view, Part(0, None, None, None, 1, True, 1, ""), None, declared)
         return number
 
-    def refresh(self, schema: str, name: str) -> bool:
-        """The counts of a view without partitions, read anew; whether there is one."""
+    def refresh(self, schema: str, name: str) -> int:
+        """Read counts anew: of a view without partitions, and of sealed partitions that lack them (a restored copy)."""
         policy = self._catalog.policy(schema, name)
         view = self._views.view(policy, lock=True)
-        if view is None or view.partitioned:
-            return False
-        part = view.parts[0]
-        self._views.put_part(view.view, part, Decimal(part.scale))
-        self._views.fill(view.view, 0, policy, view.attributes, None)
-        return True
+        if view is None:
+            return 0
+        todo = self._views.uncounted(view.view) if view.partitioned else [0]
+        for number in todo:
+            part = view.parts[number]
+            self._views.put_part(view.view, part, Decimal(part.scale))
+            where = cell(policy, number).sql if view.partitioned else None
+            self._views.fill(view.view, number, policy, view.attributes, where)
+        return len(todo)
+
+    def problems(self) -> list[dict[str, str]]:
+        """Why a view answers nothing, for dp.check()."""
+        found = []
+        for schema, name in self._views.enabled():
+            try:
+                policy = self._catalog.policy(schema, name)
+            except DPError:  # dp.check() says what is wrong with the relation itself
+                continue
+            view, relation = self._views.view(policy), policy.relation.qualified
+            if view is None:
+                problem, hint = "its columns were declared anew", f"CALL dp.disable_turbo('{relation}'), then enable it"
+            elif self._views.uncounted(view.view):
+                problem, hint = "its counts are missing, as in a restored copy", f"CALL dp.refresh('{relation}')"
+            else:
+                continue
+            found.append({"object": relation, "problem": f"Turbo does not answer from it: {problem}", "hint": hint})
+        return found
 
     def seal(self, schema: str, name: str, partition: str, scale: str | None) -> str:
         """Seal the partition that a value of the key is in. Its leaf account's name."""
@@ -185,14 +219,6 @@ class Owner:
     def _buy_scale(self, policy: Policy, view: View, part: Part, where: str | None) -> Decimal:
         """max(1, n + DLap(epsilon)): paid by dp_planner, once for the partition (composition.md §1.4)."""
         epsilon = Decimal(view.settings["scale_epsilon"])
-        try:
-            self._catalog.caps(policy, PLANNER)
-        except IndexError:
-            raise DPError(
-                PRIVILEGE,
-                f"{PLANNER} has no allotment in dataset {policy.dataset.name} to buy the scale with",
-                f"CALL dp.allot('{PLANNER}', '{policy.dataset.name}', epsilon => ...), or declare scale => ...",
-            ) from None
         payer = Payer(
             self._catalog, self._execute, policy, PLANNER, {**view.parts, part.part: part}, call="dp.seal_partition"
         )

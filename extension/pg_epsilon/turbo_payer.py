@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.accounting.filters import Leaves, Relation, Scope, Tree, decide, remaining
-from pg_epsilon.catalog import LEDGER_ROW, LEDGER_TYPES, Catalog, check_not_frozen, exhausted
+from pg_epsilon.accounting.filters import Cap, Leaves, Relation, Scope, Tree, decide, remaining
+from pg_epsilon.catalog import LEDGER_ROW, LEDGER_TYPES, PLANNER, Catalog, check_not_frozen, exhausted, no_allotment
 from pg_epsilon.catalog_turbo import Part
 from pg_epsilon.decimals import plain
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
@@ -45,7 +45,6 @@ class Payer:
         self._call = call
         self._request_id = request_id
         self._document = document
-        self._accounts = Accounts(execute, policy.dataset.name, who)
         self.paid: list[Payment] = []
 
     def scope(self, first: int, last: int) -> Scope:
@@ -65,19 +64,20 @@ class Payer:
         refused = self._refused(payments)
         if refused is not None:
             raise refused
-        shared, own = self._catalog.caps(self._policy, self._who)
         for payment in payments:
-            scope = self.scope(payment.first, payment.last)
-            trees = self._accounts.load(scope)
-            for cap, role in ((own, self._who), (shared, "")):
-                self._accounts.store(role, decide(cap, trees[role], scope, [payment.charge]).updates)
+            who, scope = self._role(payment), self.scope(payment.first, payment.last)
+            shared, own = self._catalog.caps(self._policy, who)
+            accounts = self._accounts(who)
+            trees = accounts.load(scope)
+            for cap, role in ((own, who), (shared, "")):
+                accounts.store(role, decide(cap, trees[role], scope, [payment.charge]).updates)
             amount = shared.amount([payment.charge])
             self._execute(
                 LEDGER_ROW,
                 LEDGER_TYPES,
                 [
                     self._request_id if not self.paid else None,
-                    self._who,
+                    who,
                     self._policy.dataset.name,
                     "charge",
                     self._call,
@@ -94,28 +94,55 @@ class Payer:
             )
             self.paid.append(payment)
 
-    def _refused(self, payments: Sequence[Payment]) -> Exception | None:
+    def could_pay(self, payments: Sequence[Payment]) -> bool:
+        """As `can_pay`, without locking anything: for a dry run."""
+        return self._refused(payments, lock=False) is None
+
+    @property
+    def pure(self) -> bool:
+        return self._policy.dataset.accountant == "pure"
+
+    def _role(self, payment: Payment) -> str:
+        """Who pays: what everybody uses is the planner's (composition.md §14.5)."""
+        return PLANNER if payment.why in ("synopsis", "scale") else self._who
+
+    def _accounts(self, who: str) -> Accounts:
+        return Accounts(self._execute, self._policy.dataset.name, who)
+
+    def _refused(self, payments: Sequence[Payment], *, lock: bool = True) -> Exception | None:
         if not payments:
             return None
         check_not_frozen(self._policy)
         whole = self.scope(min(p.first for p in payments), max(p.last for p in payments))
-        trees = self._accounts.lock(whole)
-        shared, own = self._catalog.caps(self._policy, self._who)
-        for cap, role in ((own, self._who), (shared, "")):  # his own limit first: he can do something about it
-            tree: Tree = trees[role]
-            for payment in payments:
-                scope = self.scope(payment.first, payment.last)
-                decision = decide(cap, tree, scope, [payment.charge])
-                if not decision.allowed:
-                    worst = total(payments)
-                    return exhausted(self._policy.dataset.name, role, worst, remaining(cap, trees[role], scope))
-                tree = tree.with_updates(decision.updates)
+        for who in sorted({self._role(payment) for payment in payments}):
+            own = [payment for payment in payments if self._role(payment) == who]
+            try:
+                shared, cap = self._catalog.caps(self._policy, who)
+            except IndexError:
+                return no_allotment(self._policy.dataset.name, who)
+            accounts = self._accounts(who)
+            trees = accounts.lock(whole) if lock else accounts.load(whole)
+            refused = self._too_much(cap, who, trees[who], own)  # his own limit first: he can do something about it
+            if refused is None:
+                refused = self._too_much(shared, "", trees[""], payments)
+            if refused is not None:
+                return refused
+        return None
+
+    def _too_much(self, cap: Cap, role: str, tree: Tree, payments: Sequence[Payment]) -> Exception | None:
+        before = tree
+        for payment in payments:
+            scope = self.scope(payment.first, payment.last)
+            decision = decide(cap, tree, scope, [payment.charge])
+            if not decision.allowed:
+                return exhausted(self._policy.dataset.name, role, total(payments), remaining(cap, before, scope))
+            tree = tree.with_updates(decision.updates)
         return None
 
     def left(self, first: int, last: int) -> dict[str, str]:
         """What one further charge on these partitions may cost the asker."""
         scope = self.scope(first, last)
-        trees = self._accounts.load(scope)
+        trees = self._accounts(self._who).load(scope)
         shared, own = self._catalog.caps(self._policy, self._who)
         amounts = [remaining(cap, trees[role], scope).epsilon for cap, role in ((shared, ""), (own, self._who))]
         return {"epsilon": plain(min(amounts))}

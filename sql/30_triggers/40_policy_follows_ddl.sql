@@ -14,6 +14,13 @@ BEGIN
     RETURN;
   END IF;
   -- not while a dump is being restored (its datasets are frozen): numbers differ there, names hold until dp.confirm_ledger
+  UPDATE dp.turbo_view v SET attributes = (
+    SELECT array_agg(COALESCE(a.attname, u.n) ORDER BY u.i) FROM unnest(v.attributes) WITH ORDINALITY u(n, i)
+    LEFT JOIN dp.column_policy cp ON cp.relation = v.relation AND cp.attname = u.n
+    LEFT JOIN pg_attribute a ON a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped)
+  FROM dp.relation_policy p, dp.dataset d WHERE p.relation = v.relation AND d.name = p.dataset AND NOT dp._frozen(d.incarnation)
+    AND EXISTS (SELECT FROM dp.column_policy cp JOIN pg_attribute a ON a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped
+                WHERE cp.relation = v.relation AND a.attname <> cp.attname);
   UPDATE dp.column_policy cp SET attname = a.attname FROM pg_attribute a, dp.relation_policy p, dp.dataset d
   WHERE a.attrelid = cp.relation AND a.attnum = cp.attnum AND NOT a.attisdropped AND a.attname <> cp.attname
     AND p.relation = cp.relation AND d.name = p.dataset AND NOT dp._frozen(d.incarnation);

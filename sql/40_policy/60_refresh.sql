@@ -11,7 +11,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'Nothing to refresh.';
   END IF;
   PERFORM dp._bump_policy();
-  IF EXISTS (SELECT FROM dp.turbo_view v WHERE v.relation = refresh.relation AND NOT v.partitioned) THEN
+  IF EXISTS (SELECT FROM dp.turbo_view v WHERE v.relation = refresh.relation) THEN
     PERFORM dp._turbo('refresh', dp._relation_name(relation));
   END IF;
 END $$;

@@ -109,6 +109,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'notice', s.synthetic::text, format('it is declassified: what it shows of rows of %s is outside the guarantee', s.relation), 'dp.budget says so in relative_to, for ever.'
   FROM dp.synthetic s WHERE s.provenance = 'declassified'
   UNION ALL
+  SELECT 'warning', t.object, t.problem, t.hint FROM jsonb_to_recordset(dp._engine('turbo_problems', '{}')) AS t(object text, problem text, hint text)
+  WHERE EXISTS (SELECT FROM dp.turbo_view)
+  UNION ALL
   SELECT 'warning', p.relation::text, 'it is protected but not published', format('CALL dp.publish(%L)', p.relation)
   FROM protected p WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = p.relation)
   UNION ALL

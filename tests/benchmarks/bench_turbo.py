@@ -24,7 +24,7 @@ from report import Row, publish, row  # noqa: E402
 
 from benchmarks import turbo_plots, turbo_speed  # noqa: E402
 from benchmarks.turbo_data import Array, Workload, citibike, covid, merged, picks  # noqa: E402
-from benchmarks.turbo_experiments import METHODS, Case, Outcome, convergence, stream, whole, windows  # noqa: E402
+from benchmarks.turbo_experiments import METHODS, Case, Outcome, convergence, gaussian_windows, stream, whole, windows  # noqa: E402
 from pg_epsilon.turbo.calibration import Calibration  # noqa: E402
 from pg_epsilon.turbo.histogram import Heuristic  # noqa: E402
 from pg_epsilon.turbo.view import View  # noqa: E402
@@ -33,7 +33,7 @@ ALPHA, BETA = Fraction(5, 100), Fraction(1, 1000)
 SEED = 20231023
 ONE, MANY = 70_000, 300_000
 COVID = Heuristic()  # (C0, S0) = (100, 5), rates 0.25 → 0.025, tau 0.05
-COVID_TREE = replace(COVID, c0=50)
+COVID_TREE = replace(COVID, c0=50, s0=1)
 CITIBIKE = Heuristic(c0=5, s0=1, rates=((math.inf, 0.5),), tau=0.01)
 CITIBIKE_TREE = replace(CITIBIKE, c0=1)
 SINGLE = ("turbo", "exact", "pmw", "laplace", "synopsis")
@@ -59,12 +59,12 @@ def one_table(name: str, source: str, skew: float, alpha: Fraction = ALPHA, coun
     return build
 
 
-def parted(name: str, source: str, skew: float, kind: str, longest: int | None = None) -> Build:
+def parted(name: str, source: str, skew: float, kind: str) -> Build:
     def build(share: float) -> Case:
         load = covid() if source == "covid" else citibike()
         queries = asked(load, MANY * share, skew)
         shape = view(load, COVID_TREE if source == "covid" else CITIBIKE_TREE, warm=kind == "warm")
-        spans = windows(queries, 50, SEED, longest) if kind == "static" else stream(queries, 50, SEED)
+        spans = windows(queries, 50, SEED) if kind == "static" else stream(queries, 50, SEED)
         return Case(name, load, shape, queries, spans, growing=kind != "static")
 
     return build
@@ -82,9 +82,6 @@ EXPERIMENTS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "static-covid-k0": (parted("static-covid-k0", "covid", 0, "static"), (*PARTITIONED, "window")),
     "static-covid-k1": (parted("static-covid-k1", "covid", 1, "static"), PARTITIONED),
     "static-citibike-k0": (parted("static-citibike-k0", "citibike", 0, "static"), PARTITIONED),
-    # Question 6: windows of at most 5 partitions, and of at most 50
-    "short-covid-k0": (parted("short-covid-k0", "covid", 0, "static", 5), ("turbo", "flat", "exact", "tree-exact")),
-    "long-covid-k0": (parted("long-covid-k0", "covid", 0, "static", 50), ("flat", "exact")),
     # Figure 11
     "stream-covid-k0-cold": (parted("stream-covid-k0-cold", "covid", 0, "cold"), PARTITIONED),
     "stream-covid-k0-warm": (parted("stream-covid-k0-warm", "covid", 0, "warm"), PARTITIONED),
@@ -140,9 +137,20 @@ def updates_to_converge(share: float) -> Sweep:
     return found
 
 
+def window_sizes(share: float) -> Sweep:
+    """Question 6: tree or one node for each partition, by the windows' mean length (Gaussian, deviation 5)."""
+    load, found = covid(), []
+    queries = asked(load, MANY * share / 3, 1)
+    for mean in (1, 5, 10, 25, 40, 50):
+        case = Case("", load, view(load, COVID_TREE), queries, gaussian_windows(queries, 50, mean, SEED))
+        found += [("tree", mean, METHODS["turbo"](case).final), ("flat", mean, METHODS["flat"](case).final)]
+    return found
+
+
 SWEEPS: dict[str, tuple[Callable[[float], Sweep], str]] = {
     "c0": (starting_counts, "C0"),
     "learning-rate": (learning_rates, "learning rate"),
+    "window-size": (window_sizes, "mean length of a window, partitions"),
     "convergence": (updates_to_converge, "learning rate"),
 }
 
@@ -160,7 +168,7 @@ def rows_of(name: str, outcomes: dict[str, Outcome]) -> list[Row]:
 
 
 def rows_of_sweep(name: str, found: Sweep) -> list[Row]:
-    what = "updates to 90 %" if name == "convergence" else "budget, Covid k=1"
+    what = "updates to 90 %" if name == "convergence" else "mean epsilon over partitions, Covid k=1"
     return [row(f"{name}:{curve}:{x:g}", y, None, what) for curve, x, y in found]
 
 

@@ -280,11 +280,21 @@ def whole(asked: Array) -> Array:
     return np.zeros((len(asked), 2), int)
 
 
-def windows(asked: Array, partitions: int, seed: int, longest: int | None = None) -> Array:
-    """A window of 1 … longest partitions (default: all) at a random place for each query."""
+def windows(asked: Array, partitions: int, seed: int) -> Array:
+    """A window of 1 … all partitions at a random place for each query."""
     rng = np.random.default_rng(seed)
-    length = rng.integers(1, (longest or partitions) + 1, len(asked))
-    first = (rng.random(len(asked)) * (partitions - length + 1)).astype(int)
+    return _placed(rng.integers(1, partitions + 1, len(asked)), partitions, rng)
+
+
+def gaussian_windows(asked: Array, partitions: int, mean: float, seed: int) -> Array:
+    """The same, of normally distributed length, deviation 5."""
+    rng = np.random.default_rng(seed)
+    length = np.rint(rng.normal(mean, 5, len(asked))).clip(1, partitions).astype(int)
+    return _placed(length, partitions, rng)
+
+
+def _placed(length: Array, partitions: int, rng: np.random.Generator) -> Array:
+    first = (rng.random(len(length)) * (partitions - length + 1)).astype(int)
     return np.stack([first, first + length - 1], axis=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -14,7 +15,9 @@ from fix_stack import Stack, stack_at_work
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     with stack_at_work() as running:
-        running.cluster.psql("CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001)", user="boss")
+        running.cluster.psql(
+            "CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001, planner => 'turbo')", user="boss"
+        )
         yield running
 
 
@@ -47,15 +50,15 @@ def test_plain_sql(alice: psycopg.Connection[Any]) -> None:
     assert again == rows
     assert said[0].startswith("dp: exact, turbo, free")
     rows, said = notices(
-        alice, "SELECT city, count(*) FROM people GROUP BY city HAVING count(*) > -60 ORDER BY 1 NULLS LAST"
+        alice, "SELECT city, count(*) FROM people GROUP BY city HAVING count(*) > -200 ORDER BY 1 NULLS LAST"
     )
     assert [row[0] for row in rows] == ["east", "north", "south", None]
     assert said[0].startswith("dp: bypass, turbo, epsilon 0.138155")
-    assert all(abs(row[1] - 250) <= 50 for row in rows)
+    assert all(abs(row[1] - 250) <= 125 for row in rows)  # passed once in 3e7
     rows, said = notices(alice, "SELECT avg(age) FILTER (WHERE sex = 'm'), sum(age) FROM people")
     assert "turbo" in said[0]
-    assert 40 < rows[0][0] < 60
-    assert abs(rows[0][1] - 47_380) <= 50 * 80
+    assert 18 <= rows[0][0] <= 80
+    assert abs(rows[0][1] - 47_380) <= 125 * 80
 
 
 def test_explain_says_what_it_would_do(alice: psycopg.Connection[Any]) -> None:
@@ -69,3 +72,8 @@ def test_explain_says_what_it_would_do(alice: psycopg.Connection[Any]) -> None:
 def test_other_questions_fall_back(alice: psycopg.Connection[Any]) -> None:
     _, said = notices(alice, "SELECT count(*) FROM people WHERE income > 500")
     assert said[0].startswith("dp: direct, discrete Laplace")
+
+
+def test_where_turbo_answers_is_shown(alice: psycopg.Connection[Any]) -> None:
+    rows, _ = notices(alice, "SELECT relation, attributes, bins, alpha, partition, scale, sealed FROM dp.turbo")
+    assert rows == [("public.people", ["sex", "city", "age"], 3 * 4 * 63, Decimal("0.05"), None, 1000, True)]

@@ -27,7 +27,8 @@ def table(name: str) -> str:
     CALL dp.describe_column('{name}', 'b', bounds => '{{0,1}}', nullable => false);
     CALL dp.publish('{name}');
     CALL dp.allot('alice', '{name}', epsilon => 100);
-    CALL dp.enable_turbo('{name}', '{{a,b}}', 0.05, 0.001, settings => '{{"c0": 0, "s0": 1, "learning_rates": [0.1]}}');
+    CALL dp.enable_turbo('{name}', '{{a,b}}', 0.05, 0.001, planner => 'turbo',
+      settings => '{{"c0": 0, "s0": 1, "learning_rates": [0.1]}}');
     """
 
 

@@ -129,7 +129,11 @@ class AutoBooks(Books, Protocol):
         ...
 
     def note(self, name: str, node: Node) -> bytes | None:
-        """The note of that name about a node, written at its present data version; None if there is none."""
+        """The note of that name about a node, written at its present data version; None if there is none.
+
+        A note "load" counts only where it was written: a restored or cloned ledger forgets it (composition.md §12), or
+        what was paid once would be drawn on by the original and by the copy.
+        """
         ...
 
     def keep_note(self, name: str, node: Node, data: bytes) -> None:

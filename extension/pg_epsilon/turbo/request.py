@@ -121,6 +121,17 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
     return Asked(first, last, tuple(batches), shapes, places)
 
 
+def declared(request: Request, view: View, texts: Texts) -> tuple[Query, ...]:
+    """The queries of a question that an owner expects, about any partitions. NotBins as `asked`."""
+    build = _Builder(view.attributes, view.domain, texts)
+    where = [build.factor(term.sql) for term in request.conjuncts]
+    groups = _groups(request, view.attributes, build)
+    batches: list[Batch] = []
+    for aggregate in request.distinct:
+        _shape(aggregate, where, groups, build, batches)
+    return tuple(query for batch in batches for query in batch.queries)
+
+
 class _Builder:
     """Conditions and values on the view's bins."""
 
@@ -241,8 +252,8 @@ _PATHS: Mapping[str, str] = {
     "r1": "histogram (PASS)",
     "r2": "noise after FAIL",
     "r3": "bypass",
-    "nodes": "noise per node",
-    "mixed": "histogram and noise per node",
+    "synopsis": "synopsis",
+    "mixed": "several, node by node",
 }
 
 

@@ -39,6 +39,22 @@ def _rates(value: Any) -> bool:
     return isinstance(value, list) and 0 < len(value) <= 100 and all(_number(0, 10)(rate) for rate in value)
 
 
+def _questions(value: Any) -> bool:
+    """Questions by members of a request (docs/internals.md §1): where, keys, aggregates."""
+    texts = ("keys", "aggregates")
+    return (
+        isinstance(value, list)
+        and len(value) <= 10_000
+        and all(
+            isinstance(one, dict)
+            and set(one) <= {"where", *texts}
+            and isinstance(one.get("where"), str | None)
+            and all(isinstance(one.get(name, []), list) for name in texts)
+            for one in value
+        )
+    )
+
+
 # name → (what it may be, in words; whether a value is)
 KNOBS: Mapping[str, tuple[str, Check]] = {
     "mode": ("turbo or pmw", _word("turbo", "pmw")),
@@ -49,6 +65,8 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "noise": ("laplace or gaussian", _word("laplace", "gaussian")),
     "convergence": ("empirical or guaranteed", _word("empirical", "guaranteed")),
     "calibration": ("split or printed", _word("split", "printed")),
+    "forecast": ("a whole number of at least 1", _whole(1, 10**12)),
+    "workload": ("a list of questions, each {where, keys, aggregates}", _questions),
     "queries": ("a whole number of at least 1", _whole(1, 10**12)),
     "failure": ("above 0 and below 1", lambda v: _number(0, 1)(v) and v < 1),
     "learning_rates": ("one rate, or several: 50 updates each", _rates),
@@ -61,6 +79,12 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "mix": ("above 0 and at most 1", _number(0, 1)),
     "free_only": ("true or false", _flag),
 }
+
+
+def is_auto(settings: Mapping[str, Any]) -> bool:
+    """Whether the planner chooses the path; what only Turbo's own algorithms have leaves it no choice."""
+    own = settings.get("mode") == "pmw" or settings.get("convergence") == "guaranteed"
+    return settings.get("planner", "auto") == "auto" and not own
 
 
 def check(settings: Mapping[str, Any]) -> None:

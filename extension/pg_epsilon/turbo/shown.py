@@ -147,6 +147,7 @@ def notice(
 _CANDIDATES: Mapping[str, str] = {
     "bypass": "bypass",
     "node": "noise per node",
+    "synopsis": "a synopsis, paid by dp_planner",
     "epoch": "histogram, a new epoch of the sparse vector",
     "hard": "noise after a FAIL",
 }

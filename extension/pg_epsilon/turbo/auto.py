@@ -1,0 +1,325 @@
+"""The planner `auto`: per view and query the cheapest path that still meets (alpha, beta) (composition.md §7.5).
+
+In this order: from public facts (no bin, every bin); from what was released (derive.py); from a synopsis, bought when
+that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py).
+
+*Rent or buy*, on every partition's account: noise is rented as long as the rent, with the next request's, stays within
+the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most
+2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
+decides at once: if all declared queries together would be rented for more than C, the synopsis is bought when the first
+one comes; with a forecast, at the first query if so many like it cost more than 2 C however well they share, else as
+soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
+
+Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
+Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
+FAIL of the sparse vector nothing has to survive an error: a transaction that is rolled back has told nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import groupby
+from typing import NamedTuple
+
+from pg_epsilon.noise import NoiseSource
+from pg_epsilon.turbo.bins import Query
+from pg_epsilon.turbo.books import AutoBooks, Payment, Released
+from pg_epsilon.turbo.calibration import Draw
+from pg_epsilon.turbo.derive import Cover, Table, cover, tables_from_bytes, tables_to_bytes
+from pg_epsilon.turbo.designs import Design, Outlook, design_for
+from pg_epsilon.turbo.load import Load, unit_of
+from pg_epsilon.turbo.rent import declared_rent, worth_buying
+from pg_epsilon.turbo.split import WHOLE, Node
+from pg_epsilon.turbo.steps import checked, exhausted, trivial
+from pg_epsilon.turbo.tree import merge
+from pg_epsilon.turbo.view import Answer, View
+
+SYNOPSIS, LOAD, ASKED = "synopsis", "load", "asked"
+UNKNOWN = Outlook()
+
+
+def answer(
+    queries: Sequence[Query],
+    first: int,
+    last: int,
+    view: View,
+    books: AutoBooks,
+    noise: NoiseSource,
+    outlook: Outlook = UNKNOWN,
+) -> list[Answer]:
+    """One answer per query over the partitions first … last, each within alpha ñ of the truth w.p. 1 - beta.
+
+    queries: one, or a batch that shares no bin (checked), which costs one noise together. A view that is not
+    partitioned has the partition 0. Privacy: what was paid through `books`. Answers never have a value of None. DP001,
+    nothing read or changed, if the price cannot be paid. Paths: trivial, exact (stored answers), synopsis, r3 (noise),
+    mixed. A Rényi dataset's noise is Gaussian.
+    """
+    return _Request(queries, first, last, view, books, noise, outlook).answers()
+
+
+class _Run(NamedTuple):
+    """A fresh draw for one query on neighbouring partitions."""
+
+    asked: int
+    node: Node
+    draw: Draw
+
+    def on(self, part: int) -> bool:
+        return self.node.first <= part <= self.node.last
+
+
+class _Plan(NamedTuple):
+    """The runs, and the level to which they raise each partition's load. bought: the synopses that come first."""
+
+    bought: dict[int, Design]
+    runs: list[_Run]
+    levels: dict[int, int]
+
+
+class _Request:
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        first: int,
+        last: int,
+        view: View,
+        books: AutoBooks,
+        noise: NoiseSource,
+        outlook: Outlook,
+    ) -> None:
+        self.queries, self.books, self.noise, self.outlook = queries, books, noise, outlook
+        self.unit = checked(queries, view)
+        self.prices = replace(view.prices, gaussian=not books.pure)
+        self.mechanism = "laplace" if books.pure else "gaussian"
+        self.beta = self.prices.beta / 2 if outlook.partitioned else self.prices.beta
+        self.parts = range(first, last + 1)
+        self.scales = {part: books.scale(part, part) for part in self.parts}
+        self.scale = books.scale(first, last)
+        self.covers: dict[int, Cover] = {}
+        self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
+        self.loads: dict[int, Load] = {}
+
+    def answers(self) -> list[Answer]:
+        found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
+        self.covers = {i: self._cover(i) for i in range(len(self.queries)) if i not in found}
+        parts = {i: one.value for i, one in self.covers.items()}
+        paths = {i: one.paths() for i, one in self.covers.items()}
+        if any(one.fresh for one in self.covers.values()):
+            plan = self._affordable()
+            self._pay(plan)
+            for i, path, value in [*self._released(plan), *self._drawn(plan)]:
+                parts[i] += value
+                paths[i].add(path)
+        for i, value in parts.items():
+            found[i] = Answer(value, paths[i].pop() if len(paths[i]) == 1 else "mixed")
+        return [found[i] for i in range(len(self.queries))]
+
+    def _direct(self, scale: int) -> Draw:
+        return self.prices.node(1, scale) if self.outlook.partitioned else self.prices.direct(scale)
+
+    def _cover(self, i: int) -> Cover:
+        query, synopses = self.queries[i], {}
+        for part in self.parts:
+            data = self.books.note(SYNOPSIS, Node(0, part, part))
+            values = () if data is None else (t.value(query, self.outlook) for t in tables_from_bytes(data))
+            value = next((value for value in values if value is not None), None)
+            if value is not None:
+                synopses[part] = value
+        stored = self.books.answers(query, self.mechanism)
+        self.rented[i] = [(node, released.amount) for node, released in stored]
+        usable = [
+            (node, released.value)
+            for node, released in stored
+            if self.parts[0] <= node.first
+            and node.last <= self.parts[-1]
+            and released.amount >= self._direct(self.books.scale(node.first, node.last)).amount
+        ]
+        return cover(self.parts, self.scales, synopses, usable)
+
+    # --- what to pay for ---------------------------------------------------------------------------------------------
+
+    def _affordable(self) -> _Plan:
+        """The plan by the rule of rent or buy; if it cannot be paid, the one that rents only. DP001."""
+        plan = self._plan({})
+        while wanted := {part: d for part, d in self._designs(plan) if self._worth(part, d, plan)}:
+            plan = self._plan(plan.bought | wanted)
+        if not plan.bought:
+            return self._reserving(plan)
+        if self.books.can_pay(self._payments(plan)):
+            return plan
+        return self._payable(self._plan({}))
+
+    def _payable(self, plan: _Plan) -> _Plan:
+        if not self.books.can_pay(self._payments(plan)):
+            raise exhausted()
+        return plan
+
+    def _reserving(self, plan: _Plan) -> _Plan:
+        """A plan that rents, unless it takes the last chance to buy: then the synopses are bought at once."""
+        rent, designs = self._payments(plan), dict(self._designs(plan))
+        payable = self.books.can_pay(rent)
+        every = [payment for part, design in designs.items() for payment in self._buying(part, design)]
+        if payable and self.books.can_pay([*rent, *every]):
+            return plan
+        last_chance = {}
+        for part, design in designs.items():
+            own = [p._replace(first=part, last=part) for p in rent if p.first <= part <= p.last]
+            buying = self._buying(part, design)
+            if self.books.can_pay(buying) and not self.books.can_pay([*own, *buying]):
+                last_chance[part] = design
+        buying_plan = self._plan(last_chance)
+        if last_chance and self.books.can_pay(self._payments(buying_plan)):
+            return buying_plan
+        if not payable:
+            raise exhausted()
+        return plan
+
+    def _designs(self, plan: _Plan) -> list[tuple[int, Design]]:
+        """Of every partition that runs touch: the synopsis that would answer the first of them, if one is to be had."""
+        first: dict[int, int] = {}
+        for run in plan.runs:
+            for part in range(run.node.first, run.node.last + 1):
+                first.setdefault(part, run.asked)
+        found = []
+        for part, i in first.items():
+            design = design_for(self.queries[i], self.prices, self.beta, self.outlook, self.scales[part])
+            if design is not None:
+                found.append((part, design))
+        return found
+
+    def _worth(self, part: int, design: Design, plan: _Plan) -> bool:
+        unit, price = self._unit(part), design.price(self.prices, self.scales[part])
+        if price is None:
+            return False
+        declared = None
+        if all(self.queries[run.asked].id in self.outlook.ids for run in plan.runs):
+            declared = declared_rent(self.queries[0].domain, self.outlook) * self._direct(self.scales[part]).amount
+        load, rise, asked = self._load(part), self._rise(plan, part) * unit, self._asked()
+        return worth_buying(
+            price,
+            load.rent * unit,
+            rise,
+            declared,
+            self.outlook,
+            asked - load.since,
+            (self.outlook.forecast or 0) - asked,
+            sum(
+                (run.draw.amount * load.share(self.queries[run.asked]) for run in plan.runs if run.on(part)), Decimal(0)
+            ),
+        )
+
+    def _plan(self, bought: dict[int, Design]) -> _Plan:
+        levels: dict[int, int] = {}
+        runs: list[_Run] = []
+        for i, one in self.covers.items():
+            query = self.queries[i]
+            left = [p for p in one.fresh if not (p in bought and bought[p].covers(query, self.outlook))]
+            for node in self._runs(i, left):
+                run = _Run(i, node, self._direct(self.books.scale(node.first, node.last)))
+                runs.append(run)
+                for part in range(node.first, node.last + 1):
+                    if self.scales[part]:
+                        needed = self._load(part).needed(query, run.draw, self._unit(part))
+                        levels[part] = max(levels.get(part, 0), needed)
+        return _Plan(bought, runs, levels)
+
+    def _runs(self, i: int, parts: Sequence[int]) -> list[Node]:
+        """Neighbouring partitions together; a partition by itself, once the query's windows cost it as much as that."""
+        found: list[Node] = []
+        for node in _stretches(parts):
+            amount = self._direct(self.books.scale(node.first, node.last)).amount
+            own = range(node.first, node.last + 1)
+            single = [p for p in own if node.size > 1 and self._spent_on(i, p) + amount > self._alone(p)]
+            found += _stretches([p for p in own if p not in single]) + [Node(0, p, p) for p in single if self.scales[p]]
+        return found
+
+    def _spent_on(self, i: int, part: int) -> Decimal:
+        return sum((a for node, a in self.rented[i] if node.first <= part <= node.last and node.size > 1), Decimal(0))
+
+    def _alone(self, part: int) -> Decimal:
+        return self._direct(self.scales[part]).amount if self.scales[part] else Decimal("Infinity")
+
+    def _rise(self, plan: _Plan, part: int) -> int:
+        return plan.levels[part] - self._load(part).level
+
+    def _unit(self, part: int) -> Decimal:
+        return unit_of(self._direct(self.scales[part]))
+
+    def _load(self, part: int) -> Load:
+        if part not in self.loads:
+            data, bins = self.books.note(LOAD, Node(0, part, part)), self.queries[0].domain.bins
+            self.loads[part] = Load.empty(bins, self._asked()) if data is None else Load.from_bytes(data)
+        return self.loads[part]
+
+    def _asked(self) -> int:
+        """How many queries the view was paid for so far."""
+        return int.from_bytes(self.books.note(ASKED, WHOLE) or b"", "little")
+
+    # --- paying and drawing ------------------------------------------------------------------------------------------
+
+    def _buying(self, part: int, design: Design) -> list[Payment]:
+        draws = design.draws(self.prices, self.scales[part]) or []
+        return [Payment(part, part, draw.charge(), "synopsis") for draw in draws]
+
+    def _payments(self, plan: _Plan) -> list[Payment]:
+        rises = {p: Draw(self.mechanism, n * self._unit(p)) for p in plan.levels if (n := self._rise(plan, p))}
+        buying = [payment for part, design in plan.bought.items() for payment in self._buying(part, design)]
+        return [*merge(rises, "bypass"), *buying]
+
+    def _pay(self, plan: _Plan) -> None:
+        self.books.pay(self._payments(plan))
+        for run in plan.runs:
+            for part in range(run.node.first, run.node.last + 1):
+                if self.scales[part]:
+                    self._load(part).take(self.queries[run.asked], run.draw, self._unit(part))
+        for part in plan.bought:
+            self._load(part).rent = 0
+        for part in plan.bought.keys() | plan.levels.keys():
+            self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
+        if plan.runs:
+            asked = self._asked() + len({run.asked for run in plan.runs})
+            self.books.keep_note(ASKED, WHOLE, asked.to_bytes(8, "little"))
+
+    def _released(self, plan: _Plan) -> list[tuple[int, str, int]]:
+        """The synopses bought now, and what they say of the queries that waited for them."""
+        found = []
+        for part, design in plan.bought.items():
+            node, bins = Node(0, part, part), self.books.bins(part)
+            before = self.books.note(SYNOPSIS, node)
+            tables = [
+                Table.release(own.kind, own.grid, draw, bins, self.noise)
+                for own, draw in zip(design.parts, design.draws(self.prices, self.scales[part]) or [], strict=True)
+            ]
+            known = () if before is None else tables_from_bytes(before)
+            self.books.keep_note(SYNOPSIS, node, tables_to_bytes([*known, *tables]))
+            for i, one in self.covers.items():
+                if part in one.fresh and design.covers(self.queries[i], self.outlook):
+                    values = (table.value(self.queries[i], self.outlook) for table in tables)
+                    found.append((i, "synopsis", next(value for value in values if value is not None)))
+        return found
+
+    def _drawn(self, plan: _Plan) -> list[tuple[int, str, int]]:
+        """The runs, those of queries that share no bin and have one node together."""
+        found = []
+        order = sorted(plan.runs, key=lambda run: run.node)
+        for node, group in groupby(order, key=lambda run: run.node):
+            runs = list(group)
+            truths = [self.books.truth(self.queries[run.asked], node) for run in runs]
+            noisy = runs[0].draw.release(truths, self.unit, self.noise, f"turbo node {node.key()}")
+            for run, value in zip(runs, noisy, strict=True):
+                self.books.keep_exact(self.queries[run.asked], node, Released(value, *run.draw))
+                found.append((run.asked, "r3", value))
+        return found
+
+
+def _stretches(parts: Sequence[int]) -> list[Node]:
+    """Runs of neighbours."""
+    found: list[Node] = []
+    for part in parts:
+        if found and found[-1].last == part - 1:
+            found[-1] = found[-1]._replace(last=part)
+        else:
+            found.append(Node(0, part, part))
+    return found

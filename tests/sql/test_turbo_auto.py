@@ -1,0 +1,129 @@
+"""The planner `auto` on a real cluster: stored answers, rented noise, synopses that dp_planner buys (§7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_cluster import Cluster, private_cluster, standard
+from fix_ledger import account, balanced, no_charge, one, refused
+
+ROWS = 20_000
+SURE = 2.5 * 0.05 * ROWS  # noise passes alpha n~ once in 1000, this once in 3e7
+DIRECT = Decimal("0.00690775527899")  # ln(1000) / (0.05 * 20000)
+SETUP = f"""
+CREATE TABLE small (a int, b int);
+INSERT INTO small SELECT i % 8, CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END FROM generate_series(1, {ROWS}) i;
+CALL dp.create_dataset('small', epsilon => 10);
+CALL dp.protect('small', 'small', scale => {ROWS});
+CALL dp.describe_column('small', 'a', bounds => '{{0,7}}', nullable => false);
+CALL dp.describe_column('small', 'b', bounds => '{{0,1}}', nullable => false);
+CALL dp.publish('small');
+CALL dp.allot('alice', 'small', epsilon => 10);
+CALL dp.enable_turbo('small', '{{a,b}}', 0.05, 0.001);
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        standard(running)
+        running.psql(SETUP, user="boss")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
+    with cluster.connect("alice") as conn:
+        yield conn
+
+
+@pytest.fixture(autouse=True)
+def _books(cluster: Cluster) -> Iterator[None]:
+    yield
+    balanced(cluster)
+
+
+def ask(conn: psycopg.Connection[Any], predicate: str, call: str = "query") -> dict[str, Any]:
+    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('small', %s, alpha => 0.05, beta => 0.001))"
+    answer = one(conn, sql, predicate)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def true(cluster: Cluster, predicate: str) -> int:
+    with cluster.connect() as root:
+        return int(one(root, f"SELECT count(*) FROM small WHERE {predicate}"))
+
+
+def test_disjoint_questions_share_a_payment(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """Noise is paid by the bins that used it: what shares no bin with earlier ones is free (parallel composition)."""
+    with no_charge(cluster):
+        plan = ask(alice, "a = 1", "plan")
+    first = ask(alice, "a = 1")
+    price = Decimal(first["notice"]["charge"]["epsilon"])
+    assert DIRECT <= price < DIRECT * Decimal("1.0001")
+    assert plan["charge"]["worst"] == first["notice"]["charge"]
+    second = ask(alice, "a = 2")
+    assert second["notice"]["path"] == "bypass"
+    assert second["notice"]["charge"] == {}
+    with no_charge(cluster):
+        assert ask(alice, "a = 2")["rows"] == second["rows"]
+        assert ask(alice, "a = 2")["notice"]["path"] == "exact"
+    assert account(cluster, "small") == {"relation/public.small": price}
+
+
+def test_a_synopsis_is_bought_by_the_planner_when_rent_is_due(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """Overlapping questions are rented until the rent passes a synopsis' price; always, if dp_planner has nothing."""
+    questions = [
+        f"a >= {low} AND a <= {high} AND b = {b}" for low in range(4) for high in range(low + 1, 8) for b in (0, 1)
+    ]
+    for question in questions[:6]:
+        assert ask(alice, question)["notice"]["path"] in ("bypass", "exact")
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.allot('dp_planner', 'small', epsilon => 5)")
+    paths = []
+    for question in questions:
+        answer = ask(alice, question)
+        paths.append(answer["notice"]["path"])
+        assert abs(int(answer["rows"][0][0]) - true(cluster, question)) <= SURE
+    assert "synopsis" in paths
+    bought = account(cluster, "small", "dp_planner")
+    assert set(bought) == {"relation/public.small"}
+    with no_charge(cluster):
+        assert ask(alice, "a IN (0, 5, 6)")["notice"]["path"] in ("synopsis", "exact")
+    with cluster.connect() as root:
+        made = "SELECT who, mechanism FROM dp.ledger WHERE dataset = 'small' AND mechanism = 'turbo synopsis'"
+        assert set(root.execute(made).fetchall()) == {("dp_planner", "turbo synopsis")}
+        spent = sum(account(cluster, "small").values())
+        assert spent == bought["relation/public.small"] + account(cluster, "small", "alice")["relation/public.small"]
+
+
+def test_a_refresh_starts_anew(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.refresh('small')")
+    answer = ask(alice, "a IN (0, 5, 6)")
+    assert answer["notice"]["path"] in ("bypass", "synopsis")
+    assert answer["notice"]["charge"] != {} or answer["notice"]["path"] == "synopsis"
+
+
+def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """The owner says which questions will come: if renting them all costs more than a synopsis, it is bought first."""
+    workload = """{"workload": [{"keys": ["a", "b"]}, {"where": "a < 4"}, {"where": "a >= 2 AND a < 6 AND b = 1"}],
+                   "forecast": 100}"""
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.disable_turbo('small')")
+        with refused("DP003", "no set of bins"):
+            settings = '{"workload": [{"where": "true", "aggregates": ["avg(a)", "stddev(a)"]}]}'
+            boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [settings])
+        boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [workload])
+    plan = ask(alice, "a < 4", "plan")
+    answer = ask(alice, "a < 4")
+    assert answer["notice"]["charge"] == plan["charge"]["worst"]
+    assert answer["notice"]["path"] in ("synopsis", "bypass")
+    with no_charge(cluster):
+        assert ask(alice, "NOT a > 3")["rows"] == answer["rows"]
