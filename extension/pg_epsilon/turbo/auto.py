@@ -8,7 +8,8 @@ the price C of the cheapest synopsis that answers the query (designs.py); then t
 2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
 decides at once: if all declared queries together would be rented for more than C, the synopsis is bought when the first
 one comes; with a forecast, at the first query if so many like it cost more than 2 C however well they share, else as
-soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
+soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a
+synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
 Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
 Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
@@ -100,6 +101,7 @@ class _Request:
         self.covers: dict[int, Cover] = {}
         self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
         self.loads: dict[int, Load] = {}
+        self.units: dict[int, Decimal] = {}
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -245,7 +247,9 @@ class _Request:
         return plan.levels[part] - self._load(part).level
 
     def _unit(self, part: int) -> Decimal:
-        return unit_of(self._direct(self.scales[part]))
+        if part not in self.units:
+            self.units[part] = unit_of(self._direct(self.scales[part]))
+        return self.units[part]
 
     def _load(self, part: int) -> Load:
         if part not in self.loads:
