@@ -105,13 +105,16 @@ def sweep(load: Workload, queries: Array, changes: Sequence[tuple[str, float, He
 
 
 def starting_counts(share: float) -> Sweep:
-    """Figure 9a: C0 from 1 to 1000 with S0 = 1; Question 4: per bin or not, adaptive or not."""
+    """Figure 9a (per bin, S0 = 1) and Question 4: per bin or not, adaptive (S0 > 0) or not, by C0 in updates of a bin.
+
+    With S0 = 1 the update that follows a penalty already makes up for it (§6.6): the same as no penalty.
+    """
     load = merged(covid(), 1)
     changes = [
-        (f"{'per bin' if fine else 'global'}, {'adaptive' if s0 else 'fixed'}", c0 * (1 if fine else 16), replace(
-            COVID, c0=c0 * (1 if fine else 16), s0=s0, per_bin=fine))
-        for fine in (True, False) for s0 in (1, 0) for c0 in (1, 10, 20, 50, 100, 200, 1000)
-    ]  # fmt: skip
+        (f"{'per bin' if fine else 'global'}, S0 = {s0}", c0, replace(COVID, c0=c0, s0=s0, per_bin=fine))
+        for fine, s0, factor in ((True, 1, 1), (True, 5, 1), (True, 0, 1), (False, 80, 16), (False, 0, 16))
+        for c0 in (factor * count for count in (1, 10, 20, 50, 100, 200, 1000))
+    ]
     return sweep(load, asked(load, ONE * share, 1), changes)
 
 

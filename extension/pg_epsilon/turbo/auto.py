@@ -8,7 +8,8 @@ the price C of the cheapest synopsis that answers the query (designs.py); then t
 2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
 decides at once: if all declared queries together would be rented for more than C, the synopsis is bought when the first
 one comes; with a forecast, at the first query if so many like it cost more than 2 C however well they share, else as
-soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
+soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a
+synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
 Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
 Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
@@ -28,7 +29,7 @@ from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import AutoBooks, Payment, Released
 from pg_epsilon.turbo.calibration import Draw
 from pg_epsilon.turbo.derive import Cover, Table, cover, tables_from_bytes, tables_to_bytes
-from pg_epsilon.turbo.designs import Design, Outlook, design_for
+from pg_epsilon.turbo.designs import WORKLOAD, Design, Outlook, design_for
 from pg_epsilon.turbo.load import Load, unit_of
 from pg_epsilon.turbo.rent import declared_rent, worth_buying
 from pg_epsilon.turbo.split import WHOLE, Node
@@ -100,6 +101,7 @@ class _Request:
         self.covers: dict[int, Cover] = {}
         self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
         self.loads: dict[int, Load] = {}
+        self.units: dict[int, Decimal] = {}
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -120,13 +122,17 @@ class _Request:
         return self.prices.node(1, scale) if self.outlook.partitioned else self.prices.direct(scale)
 
     def _cover(self, i: int) -> Cover:
-        query, synopses = self.queries[i], {}
+        query = self.queries[i]
+        by_law: dict[bool, dict[int, int]] = {}
         for part in self.parts:
             data = self.books.note(SYNOPSIS, Node(0, part, part))
-            values = () if data is None else (t.value(query, self.outlook) for t in tables_from_bytes(data))
-            value = next((value for value in values if value is not None), None)
-            if value is not None:
-                synopses[part] = value
+            for table in () if data is None else tables_from_bytes(data):
+                known = by_law.setdefault(table.kind == WORKLOAD, {})
+                value = None if part in known else table.value(query, self.outlook)
+                if value is not None:
+                    known[part] = value
+        # of one law: only then its sums over partitions keep the promise. Noise for every q is that for boxes, but less
+        synopses = max(by_law.values(), key=lambda own: sum(self.scales[part] for part in own), default={})
         stored = self.books.answers(query, self.mechanism)
         self.rented[i] = [(node, released.amount) for node, released in stored]
         usable = [
@@ -245,7 +251,9 @@ class _Request:
         return plan.levels[part] - self._load(part).level
 
     def _unit(self, part: int) -> Decimal:
-        return unit_of(self._direct(self.scales[part]))
+        if part not in self.units:
+            self.units[part] = unit_of(self._direct(self.scales[part]))
+        return self.units[part]
 
     def _load(self, part: int) -> Load:
         if part not in self.loads:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.turbo.bins import Domain, Query, box_query
 from pg_epsilon.turbo.calibration import Calibration, Draw
-from pg_epsilon.turbo.uniform import box_sizes, class_quantile, every_quantile
+from pg_epsilon.turbo.uniform import box_quantile, class_quantile, every_quantile
 from pg_epsilon.turbo.workload import Groups, grids
 
 if TYPE_CHECKING:
@@ -184,10 +184,10 @@ def _designs(domain: Domain, beta: Fraction, gaussian: bool, digest: bytes, outl
             _known.pop(next(iter(_known)))
         whole, half = all_bins(domain), Fraction(domain.bins, 1 if gaussian else 2)
         found = [Design((Part(EVERY, whole, every_quantile(domain.bins, beta, gaussian=gaussian), half),))]
-        sizes = box_sizes(domain.sizes)
-        if sizes:
-            reach = class_quantile(sizes, beta, gaussian=gaussian)
-            found.append(Design((Part(BOXES, whole, reach, Fraction(0)),)))
+        boxes = box_quantile(domain.sizes, beta, gaussian=gaussian)
+        if boxes is not None:
+            less = Fraction(boxes[1], 1 if gaussian else 2)
+            found.append(Design((Part(BOXES, whole, boxes[0], less),)))
         asked = [query for query in outlook.workload if not query.trivial]
         if asked:
             found.append(workload_design(domain, asked, beta, gaussian=gaussian))

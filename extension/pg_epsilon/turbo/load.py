@@ -69,7 +69,10 @@ class Load:
 
         Queries of a batch share no bin, so each one's need is the same whether or not the others draw.
         """
-        return max(self.level, int(self._taken(query, _units(draw, unit)).max(initial=0)))
+        amount, cells = _units(draw, unit), query.of(self.used)
+        if query.weights is None:
+            return max(self.level, int(cells.max(initial=0)) + amount)
+        return max(self.level, int(self._taken(query, amount).max(initial=0)))
 
     def take(self, query: Query, draw: Draw, unit: Decimal) -> None:
         """Note a draw, which was paid for."""

@@ -11,10 +11,15 @@ exactly a binomial mixture of Gamma variables. Beyond 4,096 cells, and for Gauss
 *A class of queries of known sizes*: t solves sum over its queries of Pr[|sum of its cells' noise| > t] <= beta; a
 weight below 1 only makes a sum more peaked. Exact up to 512 cells, beyond by Chernoff.
 
+*Boxes*, small domains: for each choice on the other attributes, the largest error over all sets of values of the
+longest one is that of `every` again, now of sums Y of k cells each; |Y| is a mixture of Gamma variables of whole
+shapes, so the sum of the Y^+ is one too, exactly. The union bound is over the choices on the other attributes only.
+
 From continuous to drawn noise, rows instead of units: a class is calibrated to floor(alpha ñ), by the argument of
 calibration.py (epsilon at most 2). For every q: Pr[DLap >= k] = p^k / (1 + p) <= p^(k - 1/2) / 2 = Pr[X >= k - 1/2], so
-Z^+ is stochastically at most X^+ + 1/2, and the tolerance is lessened by n / 2 rows; for a discrete Gaussian, whose
-tail beyond k is at most the normal one beyond k - 1, by n rows.
+Z^+ is stochastically at most X^+ + 1/2, and the tolerance is lessened by n / 2 rows (n: of the terms Z^+, or Y^+, for
+which calibration.py has the same inequality); for a discrete Gaussian, whose tail beyond k is at most the normal one
+beyond k - 1, by n rows.
 
 Windows: the sum over partitions i, each calibrated alike to its own D_i rows, is off by at most the sum of the D_i with
 the same probability. A mean, with any weights, of independent symmetric log-concave variables of one law is more
@@ -28,8 +33,14 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.turbo.calibration import sum_tail
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 Sizes = tuple[tuple[int, float], ...]
 """How many queries of a class are sums of how many cells: (cells, queries), ascending."""
@@ -38,6 +49,7 @@ _EXACT_EVERY = 4096
 _EXACT_SUM = 512
 _GUARD = 1 + 1e-7  # covers the double-precision arithmetic of the tails, and the last step of the bisection
 _GRID = 1.1
+_SMALL_DOMAIN = 1024
 _TOO_MANY = 400  # bits of a number of boxes
 
 
@@ -129,6 +141,53 @@ def grouped(sizes: Iterable[tuple[int, float]]) -> Sizes:
             top = cells
         found[top] = found.get(top, 0.0) + queries
     return tuple(sorted(found.items()))
+
+
+def _shapes(cells: int) -> Array:
+    """Of the positive part of a sum of so many Laplace variables: with which probability it is Gamma of which shape."""
+    import numpy as np
+
+    found = np.zeros(cells + 1)
+    for j in range(cells):  # |S_k|: shape k - j with probability C(k-1+j, j) 2^-(k-1+j)
+        found[cells - j] = math.comb(cells - 1 + j, j) / 2.0 ** (cells - 1 + j) / 2
+    found[0] = 0.5
+    return found
+
+
+def _gamma_tail(shapes: Array, t: float) -> float:
+    """Pr[mixture > t]: shape m exceeds t as often as a Poisson variable of mean t is below m."""
+    import numpy as np
+
+    i = np.arange(1, len(shapes) - 1, dtype=np.float64)
+    poisson = np.cumsum(np.exp(np.concatenate(([0.0], np.cumsum(math.log(t) - np.log(i)))) - t))
+    return float((shapes[1:] * poisson).sum())
+
+
+@lru_cache(maxsize=64)
+def box_quantile(sizes: tuple[int, ...], beta: Fraction, *, gaussian: bool = False) -> tuple[Fraction, int] | None:
+    """(t, n) with Pr[some box of the domain is off by more than t] <= beta; n: the terms whose drawn noise may be half
+    a row (Gaussian: one) larger. None if there are too many boxes."""
+    every = box_sizes(sizes)
+    if every is None:
+        return None
+    union = class_quantile(every, beta, gaussian=gaussian), 0
+    if gaussian or math.prod(sizes) > _SMALL_DOMAIN:
+        return union
+    longest = max(sizes)
+    axis = sizes.index(longest)
+    choices = [*(box_sizes(sizes[:axis] + sizes[axis + 1 :]) or ()), (math.prod(sizes) // longest, 1.0)]
+    laws = [(_power(_shapes(k), longest), n) for k, n in grouped(choices)]
+    found = _solve(lambda t: 2 * sum(n * _gamma_tail(law, t) for law, n in laws), float(beta), float(union[0]))
+    return (found, longest) if found < union[0] else union
+
+
+def _power(law: Array, times: int) -> Array:
+    import numpy as np
+
+    found = np.ones(1)
+    for _ in range(times):
+        found = np.convolve(found, law)
+    return found
 
 
 def box_sizes(sizes: tuple[int, ...]) -> Sizes | None:
