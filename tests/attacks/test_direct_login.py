@@ -22,6 +22,7 @@ OTHERS = {
     "_spending",
     "_published",
     "_cache_status",
+    "_turbo_views",
 }
 
 

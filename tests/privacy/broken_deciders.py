@@ -104,17 +104,14 @@ def _run(how: Any, label: str) -> dict[str, Any]:
 
 
 def goes_on_after_a_positive(replace: Replace) -> None:
-    """SVT_sum looks at all comparisons, whatever was found: a run for the rest of them, at no charge (§5.4)."""
+    """SVT_sum goes on after its run, whatever it found: another one for what is left (or all), at no charge (§5.4)."""
 
     def sparse(cell: Sequence[int], how: Any, noise: Any, label: str) -> int:
         first, second = _loops(cell, how)
-        place: int | None = -1
-        positives: list[int] = []
-        while place is not None and place + 1 < len(first + second):
-            index = noise.first_above((first + second)[place + 1 :], **_run(how, label))
-            place = None if index is None else place + 1 + index
-            positives += [] if place is None else [place]
-        return int(any(p >= len(first) for p in positives) and not any(p < len(first) for p in positives))
+        gaps = first + second
+        index = noise.first_above(gaps, **_run(how, label))
+        again = noise.first_above(gaps[(index or 0) + 1 :] or gaps, **_run(how, label))
+        return int(index is not None and index >= len(first) and again is None)
 
     replace(sums, "sparse", sparse)
 

@@ -136,7 +136,7 @@ def one_row_of_each(replace: Replace) -> None:
     from pg_epsilon.mechanisms import quantile
 
     engine: Any = quantile
-    replace(engine, "sensitivity", lambda fraction, rows: max(fraction, 1 - fraction))
+    replace(engine, "sensitivity", lambda fraction, rows, tight=True: max(fraction, 1 - fraction))
 
 
 def cap_by_limit(replace: Replace) -> None:
