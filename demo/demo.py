@@ -107,7 +107,7 @@ class Demo:
         self.cluster.psql(PRIVATE, (self.cluster.paths.build / "sql/pg_epsilon_install.sql").read_text())
         grants = f"GRANT dp_admin TO {OWNER}; GRANT dp_analyst TO {', '.join(ANALYSTS)};"
         grants += f"ALTER ROLE dp_gateway LOGIN PASSWORD '{self.verifier('dp_gateway')}';"
-        grants += f"GRANT CONNECT ON DATABASE {PRIVATE} TO {OWNER};"
+        grants += f"GRANT CONNECT ON DATABASE {PRIVATE} TO {OWNER}; GRANT CREATE ON SCHEMA public TO {OWNER};"
         # An analyst's login is good for the whole cluster, and any database's catalogs tell the sizes of all of them.
         grants += f"REVOKE CONNECT ON DATABASE postgres, template1, {TEMPLATE} FROM PUBLIC"
         self.cluster.psql(PRIVATE, grants)

