@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT / part) for part in ("tests", "extension", "tests/bench
 import numpy as np  # noqa: E402
 from report import Row, publish, row  # noqa: E402
 
-from benchmarks import turbo_plots, turbo_speed  # noqa: E402
+from benchmarks import turbo_auto, turbo_plots, turbo_speed  # noqa: E402
 from benchmarks.turbo_data import Array, Workload, citibike, covid, merged, picks  # noqa: E402
 from benchmarks.turbo_experiments import METHODS, Case, Outcome, convergence, gaussian_windows, stream, whole, windows  # noqa: E402
 from pg_epsilon.turbo.calibration import Calibration  # noqa: E402
@@ -36,8 +36,10 @@ COVID = Heuristic()  # (C0, S0) = (100, 5), rates 0.25 → 0.025, tau 0.05
 COVID_TREE = replace(COVID, c0=50, s0=1)
 CITIBIKE = Heuristic(c0=5, s0=1, rates=((math.inf, 0.5),), tau=0.01)
 CITIBIKE_TREE = replace(CITIBIKE, c0=1)
-SINGLE = ("turbo", "exact", "pmw", "laplace", "synopsis")
-PARTITIONED = ("turbo", "exact", "tree-exact", "synopsis")
+AUTO = tuple(turbo_auto.METHODS)
+SINGLE = ("turbo", "exact", "pmw", "laplace", "synopsis", *AUTO)
+PARTITIONED = ("turbo", "exact", "tree-exact", "synopsis")  # auto on a large grid: a minute for 3,000 queries
+PARTITIONED_SMALL = (*PARTITIONED, *AUTO)
 Build = Callable[[float], Case]
 
 
@@ -76,23 +78,26 @@ EXPERIMENTS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "covid-k1": (one_table("covid-k1", "covid", 1), SINGLE),
     "citibike-k0": (one_table("citibike-k0", "citibike", 0), SINGLE),
     # other accuracies and sizes
-    "covid-k0-alpha01": (one_table("covid-k0-alpha01", "covid", 0, Fraction(1, 100)), ("turbo", "exact", "synopsis")),
-    "small-200": (one_table("small-200", "covid", 0, count=200), ("turbo", "exact", "synopsis")),
+    "covid-k0-alpha01": (
+        one_table("covid-k0-alpha01", "covid", 0, Fraction(1, 100)),
+        ("turbo", "exact", "synopsis", *AUTO),
+    ),
+    "small-200": (one_table("small-200", "covid", 0, count=200), ("turbo", "exact", "synopsis", *AUTO)),
     # Figure 10
-    "static-covid-k0": (parted("static-covid-k0", "covid", 0, "static"), (*PARTITIONED, "window")),
-    "static-covid-k1": (parted("static-covid-k1", "covid", 1, "static"), PARTITIONED),
+    "static-covid-k0": (parted("static-covid-k0", "covid", 0, "static"), (*PARTITIONED_SMALL, "window")),
+    "static-covid-k1": (parted("static-covid-k1", "covid", 1, "static"), PARTITIONED_SMALL),
     "static-citibike-k0": (parted("static-citibike-k0", "citibike", 0, "static"), PARTITIONED),
     # Figure 11
-    "stream-covid-k0-cold": (parted("stream-covid-k0-cold", "covid", 0, "cold"), PARTITIONED),
-    "stream-covid-k0-warm": (parted("stream-covid-k0-warm", "covid", 0, "warm"), PARTITIONED),
-    "stream-covid-k1-warm": (parted("stream-covid-k1-warm", "covid", 1, "warm"), PARTITIONED),
+    "stream-covid-k0-cold": (parted("stream-covid-k0-cold", "covid", 0, "cold"), PARTITIONED_SMALL),
+    "stream-covid-k0-warm": (parted("stream-covid-k0-warm", "covid", 0, "warm"), PARTITIONED_SMALL),
+    "stream-covid-k1-warm": (parted("stream-covid-k1-warm", "covid", 1, "warm"), PARTITIONED_SMALL),
     "stream-citibike-k0-warm": (parted("stream-citibike-k0-warm", "citibike", 0, "warm"), PARTITIONED),
 }
 
 
 def run(name: str, method: str, share: float) -> Outcome:
     """One method on one experiment."""
-    return METHODS[method](EXPERIMENTS[name][0](share))
+    return {**METHODS, **turbo_auto.METHODS}[method](EXPERIMENTS[name][0](share))
 
 
 Sweep = list[tuple[str, float, float]]

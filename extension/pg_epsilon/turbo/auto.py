@@ -211,10 +211,12 @@ class _Request:
             self.outlook,
             asked - load.since,
             (self.outlook.forecast or 0) - asked,
-            sum(
-                (run.draw.amount * load.share(self.queries[run.asked]) for run in plan.runs if run.on(part)), Decimal(0)
-            ),
+            sum((self._packed(run, load) for run in plan.runs if run.on(part)), Decimal(0)),
         )
+
+    def _packed(self, run: _Run, load: Load) -> Decimal:
+        """Of the price of a draw, what its bins are worth, and its share of the partitions so far."""
+        return run.draw.amount * load.share(self.queries[run.asked]) * run.node.size / (self.parts[-1] + 1)
 
     def _plan(self, bought: dict[int, Design]) -> _Plan:
         levels: dict[int, int] = {}

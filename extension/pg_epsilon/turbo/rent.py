@@ -23,15 +23,17 @@ def worth_buying(
 ) -> bool:
     """Whether to buy before this request. rent: paid since the last synopsis; rise: what this request would add.
 
-    declared: what all declared queries would be rented for, if this one is among them. seen: how many queries the view
+    declared: what all declared queries would be rented for, if this one is among them; over windows it says nothing of
+    how many of them will be asked of this partition, so a forecast goes first there. seen: how many queries the view
     was paid for since this partition was first asked about; still: how many of the forecast ones are to come. packed:
-    what this request would cost the partition if others filled up the bins that it leaves, the least that more like it
-    can: by that the first one decides, if twice the price is safely exceeded. Later ones go by the rate so far.
+    what this request would cost the partition if others filled up the bins that it leaves, and as often as windows like
+    this one have it; the least that more like it can. By that the first one decides, if twice the price is safely
+    exceeded. Later ones go by the rate so far.
     """
     if rent + rise > price:
         return True
     forecast = outlook.forecast
-    if declared is not None:
+    if declared is not None and (forecast is None or not outlook.partitioned):
         share = 1 if forecast is None else min(Decimal(1), Decimal(forecast) / len(outlook.workload))
         return declared * share > price
     if forecast is None:
