@@ -110,3 +110,21 @@ SELECT count(*) FROM adult WHERE age >= 40 AND income = '>50K';
 --@showing Hist_med
 SELECT decision, mechanism, synthetic_answer, low, high, epsilon
 FROM dp.dp_decide_detail('SELECT median(age) FROM adult', synthetic => 'adult_syn', tau => 3);
+
+-- Turbo: many counts, each to within 2 % of the table, for little. The owner enabled it for three columns.
+--@ ok
+RESET dp.synthetic;
+
+-- (With probability 0.999 each.)
+--@ ok
+SET dp.alpha = 0.02; SET dp.beta = 0.001;
+
+-- Sixteen groups at once cost less than a hundredth of epsilon.
+--@ ok rows=16
+--@showing turbo, epsilon 0.00
+SELECT education, count(*) FROM adult WHERE income = '>50K' GROUP BY education ORDER BY count(*) DESC;
+
+-- What was answered before is free, and so is what follows from it.
+--@ ok rows=1
+--@showing free
+SELECT count(*) FROM adult WHERE income = '>50K' AND education = 'Masters';
