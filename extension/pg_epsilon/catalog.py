@@ -19,7 +19,7 @@ from pg_epsilon.plan import Plan
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation
-from pg_epsilon.refusals import PLANNER, exhausted, no_allotment, not_published
+from pg_epsilon.refusals import PLANNER, exhausted, no_allotment, not_published, repriced
 
 _AMOUNTS = ("epsilon", "delta", "delta_rdp", "delta_add")
 _ALLOTMENT = (
@@ -60,6 +60,13 @@ class Released:
 
 def _raw(answer: str) -> list[list[int]]:
     return [[int(value) for value in cell] for cell in json.loads(answer)["raw"]]
+
+
+def check_paid(plan: Plan, paid: dict[str, Any]) -> None:
+    """DP006 unless a committed charge is this plan's own: one of another mechanism, as Turbo's, bought another draw."""
+    now = [plan.mechanism, [charge.to_json() for charge in plan.charges], scope_to_json(plan.scope)]
+    if now != [paid["mechanism"], json.loads(paid["charge"]), json.loads(paid["scope"])]:
+        raise repriced()
 
 
 class Catalog:
@@ -196,7 +203,7 @@ class Catalog:
     def charged(self, request_id: str) -> dict[str, Any] | None:
         """The committed charge of a request, its row locked so that two answers never draw twice."""
         found = self._execute(
-            "SELECT who::text, request::text, charge::text, scope::text FROM dp.ledger"
+            "SELECT who::text, request::text, mechanism, charge::text, scope::text FROM dp.ledger"
             " WHERE request_id = $1 AND kind = 'charge' FOR UPDATE",
             ["uuid"],
             [request_id],
@@ -242,12 +249,14 @@ class Catalog:
     def pay(self, plan: Plan, request_id: str, who: str, document: dict[str, Any]) -> None:
         """Lock, check both trees, update, write the ledger row; a request pays once.
 
-        DP001 if a cap would be passed: nothing changes.
+        DP001 if a cap would be passed, DP006 for a repeated step that is another plan by now: nothing changes.
         """
         policy = plan.request.policy
         accounts = Accounts(self._execute, policy.dataset.name, who)
         trees = accounts.lock(plan.scope)
-        if self.charged(request_id) is not None:  # a repeated step: the first one may have committed while this waited
+        before = self.charged(request_id)
+        if before is not None:  # a repeated step: the first one may have committed while this waited
+            check_paid(plan, before)
             return
         amount = Spent()
         shared, own = self.caps(policy, who)

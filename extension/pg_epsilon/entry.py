@@ -19,12 +19,11 @@ import plpy
 from pg_epsilon import noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.answer import shown
-from pg_epsilon.catalog import Catalog
+from pg_epsilon.catalog import Catalog, check_paid
 from pg_epsilon.decide import synthetic
 from pg_epsilon.decide.question import Question
 from pg_epsilon.declared import Declared
 from pg_epsilon.errors import CHANNEL, SHAPE, DPError, ReadFailed
-from pg_epsilon.ledger import scope_to_json
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query.expression import FoldError
@@ -130,13 +129,7 @@ def answer(request_id: str) -> str:
 def _as_paid(paid: dict[str, Any]) -> Plan:
     """The plan of a committed charge, compiled again; DP006 if the policy no longer gives the question that price."""
     plan_ = _compile(json.loads(paid["request"]))
-    same_price = [charge_.to_json() for charge_ in plan_.charges] == json.loads(paid["charge"])
-    if not same_price or scope_to_json(plan_.scope) != json.loads(paid["scope"]):
-        raise DPError(
-            CHANNEL,
-            "the privacy policy changed while the question was being answered",
-            "Ask it again; it will be charged anew.",
-        )
+    check_paid(plan_, paid)
     return plan_
 
 

@@ -44,6 +44,15 @@ def check_not_frozen(policy: Policy) -> None:
         )
 
 
+def repriced() -> DPError:
+    """DP006: what was charged under this request's id is not what its question costs now; nothing is drawn for it."""
+    return DPError(
+        CHANNEL,
+        "the privacy policy changed while the question was being answered",
+        "Ask it again; it will be charged anew.",
+    )
+
+
 def no_allotment(dataset: str, who: str | None = None) -> DPError:
     """42501: the asker, or the planner, may spend nothing of a dataset."""
     if who == PLANNER:

@@ -77,7 +77,7 @@ class Payer:
                 LEDGER_ROW,
                 LEDGER_TYPES,
                 [
-                    self._request_id if not self.paid else None,
+                    self._own_id() if not self.paid else None,
                     who,
                     self._policy.dataset.name,
                     "charge",
@@ -94,6 +94,11 @@ class Payer:
                 ],
             )
             self.paid.append(payment)
+
+    def _own_id(self) -> str | None:
+        """The request's id for its first row; None for a step repeated after its reply was lost, which has that row."""
+        known = self._request_id is not None and self._catalog.charged(self._request_id) is not None
+        return None if known else self._request_id
 
     def could_pay(self, payments: Sequence[Payment]) -> bool:
         """As `can_pay`, without locking anything: for a dry run."""
