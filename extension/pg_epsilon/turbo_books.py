@@ -160,7 +160,8 @@ class SqlBooks:
         known: _Node | None = self._warm.get(("node", self._view.view, node))
         if known is None:
             return None
-        events = self._events(node, known.seq)
+        # a snapshot holds the event of its own number, which stays in the log: without `last` it is not replayed again
+        events = self._events(node, known.seq if known.last is not None else known.seq + 1)
         if known.last is not None and (not events or events.pop(0) != (known.seq, known.last)):
             self._warm.drop(("node", self._view.view, node))
             return None

@@ -71,21 +71,19 @@ class Load:
         """
         amount, cells = _units(draw, unit), query.of(self.used)
         if query.weights is None:
-            return max(self.level, int(cells.max(initial=0)) + amount)
-        return max(self.level, int(self._taken(query, amount).max(initial=0)))
+            found = max(self.level, int(cells.max(initial=0)) + amount)
+        else:
+            found = max(self.level, int(self._taken(query, amount).max(initial=0)))
+        if found > _FULL:  # `_forgotten` keeps far below it
+            raise OverflowError("a load beyond what its bins can count")
+        return found
 
     def take(self, query: Query, draw: Draw, unit: Decimal) -> None:
         """Note a draw, which was paid for."""
-        import numpy as np
-
         amount = _units(draw, unit)
         rise = self.needed(query, draw, unit) - self.level
         self._apply(query, amount)
         self.level, self.rent = self.level + rise, self.rent + rise
-        if self.level > _FULL:  # credit may be forgotten, never invented
-            self.used, self.level, self._log = np.zeros_like(self.used), 0, bytearray()
-            self._snapshot = b""
-            return
         data = query.to_bytes()
         self._log += _ENTRY.pack(amount, len(data)) + data
 
@@ -96,12 +94,10 @@ class Load:
         return cells + (amount if weights is None else -(weights * -amount // query.unit))
 
     def _apply(self, query: Query, amount: int) -> None:
-        import numpy as np
-
         if self._key is not None and _states.get(self._key) is self:
             del _states[self._key]
         self._key = None
-        query.put(self.used, np.minimum(self._taken(query, amount), _FULL))
+        query.put(self.used, self._taken(query, amount))
 
     def to_bytes(self) -> bytes:
         if not self._snapshot or len(self.used) <= _SMALL_BINS or len(self._log) > _LOG_BYTES:
@@ -121,7 +117,7 @@ class Load:
 
         known = _states.pop(data, None)
         if known is not None:
-            return known
+            return known._forgotten()
         magic, level, rent, since, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise ValueError("not a load")
@@ -134,7 +130,17 @@ class Load:
             made._apply(Query.from_bytes(data[at - length : at]), amount)
         made.level, made.rent, made._snapshot = level, rent, snapshot
         made._log = bytearray(data[_HEAD.size + size :])
-        return made
+        return made._forgotten()
+
+    def _forgotten(self) -> Load:
+        """Itself, or starting anew when half full. Credit may be forgotten, never invented: so between requests only,
+        since a batch pays for what its queries need of one and the same state."""
+        if self.level > _FULL // 2:
+            import numpy as np
+
+            self.used, self.level = np.zeros_like(self.used), 0
+            self._snapshot, self._log = b"", bytearray()
+        return self
 
 
 _states: OrderedDict[bytes, Load] = OrderedDict()
