@@ -1,6 +1,7 @@
 CREATE FUNCTION dp._partition_key_immutable() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- as the writer: to_jsonb runs casts of the table's owner, and needs no right of ours
   IF (to_jsonb(OLD) -> TG_ARGV[0]) IS DISTINCT FROM (to_jsonb(NEW) -> TG_ARGV[0]) THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('column %I is the partition key of a protected relation and cannot be updated', TG_ARGV[0]),
       HINT = 'Delete the row and insert it anew: that makes it another privacy unit.';

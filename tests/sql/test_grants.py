@@ -18,6 +18,7 @@ INVOKERS = {
     "unregister_synthetic": "only the owner can REVOKE it",
     "make_synthetic": "the table that it makes belongs to its caller",
     "enable_turbo": "only the owner can make the trigger on sealed partitions",
+    "_partition_key_immutable": "compares two rows of a table whose types' casts are its owner's code",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
 }
