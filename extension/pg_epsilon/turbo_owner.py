@@ -15,8 +15,10 @@ from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, ch
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
+from pg_epsilon.query.domain import text_sql
 from pg_epsilon.query.partition import Cell, cell, number_of, width_of
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.types import Kind, type_of
 from pg_epsilon.refusals import PLANNER
 from pg_epsilon.turbo import nodes
 from pg_epsilon.turbo.bins import Domain
@@ -239,6 +241,14 @@ def _check_partitions(
             OUT_OF_RANGE,
             f"{policy.relation.qualified} is not partitioned by {partition_by}",
             "A view's partitions are those of its leaf accounts: dp.protect(..., partition_by => ..., grid => ...).",
+        )
+    type_ = type_of(policy.relation.columns[partition_by])
+    if "list" in policy.grid and (type_.kind is Kind.FLOAT or text_sql(type_, "x") is None):
+        # '1 day' and '24:00:00', 0 and -0: a row would be in both partitions, at the cost of one in each
+        raise DPError(
+            OUT_OF_RANGE,
+            f"equal values of {partition_by} can be written in several ways, so a row could be in two partitions",
+            "Partition by an integer, a date, a text or an enum: in a generated column, if need be.",
         )
     if partition_by in attributes:
         raise DPError(OUT_OF_RANGE, "the partition key is no attribute", "Windows of partitions are asked for by it.")
