@@ -319,7 +319,7 @@ class _Request:
             truths = [self.books.truth(self.queries[run.asked], node) for run in runs]
             noisy = runs[0].draw.release(truths, self.unit, self.noise, f"turbo node {node.key()}")
             for run, value in zip(runs, noisy, strict=True):
-                self.books.keep_exact(self.queries[run.asked], node, Released(value, *run.draw))
+                self.books.keep_exact(self.queries[run.asked], node, Released(value, self.mechanism, run.draw.amount))
                 found.append((run.asked, "r3", value))
         return found
 
