@@ -94,7 +94,7 @@ class _Request:
         self.unit = checked(queries, view)
         self.prices = replace(view.prices, gaussian=not books.pure)
         self.mechanism = "laplace" if books.pure else "gaussian"
-        self.beta = self.prices.beta / 2 if outlook.partitioned else self.prices.beta
+        self.beta = self.prices.beta
         self.parts = range(first, last + 1)
         self.scales = {part: books.scale(part, part) for part in self.parts}
         self.scale = books.scale(first, last)
