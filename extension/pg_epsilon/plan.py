@@ -256,7 +256,7 @@ def notice_text(info: dict[str, Any], decisions: Sequence[str] = ()) -> str:
     cost = ", ".join(f"{name} {value} charged" for name, value in info["charge"].items()) or "free"
     text = f"dp: {info['path']}, {info['mechanism']}, {cost}"
     if info.get("margin", "0") != "0":
-        text += f", ±{info['margin']} at {info['confidence']}"
+        text += f", ±{info['margin']} at {info['confidence']}" + (f" ({info['grade']})" if "grade" in info else "")
     for name, value in info["left"].items():
         text += f", {name} {value} left"
     return "; ".join([f"{text}, as of {info['as_of']}", *decisions, *info["warnings"]])

@@ -180,10 +180,14 @@ class TurboEngine:
                 return [Answer(None, "")] * len(queries)
 
         paths = {one.path for batch in question.batches for one in _by_lattice(batch.queries, ask)} - {""}
+        whys = {payment.why for payment in worst}
+        if whys and view.partitioned:
+            whys.add("mixed")  # with a synopsis for some partitions, answers by noise may be stored for others
         info = notice(
             request,
             view,
             question,
+            paths=sorted(paths | whys),
             path=candidates_text([payment.why for payment in worst], sorted(paths)),
             charge=total(worst),
             accounts=scope_text(payer.scope(question.first, question.last)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -21,7 +22,7 @@ from scipy.stats import chi2
 from fix_decide_oracles import run_law
 from pg_epsilon.accounting.margins import Number, laplace_scale
 from pg_epsilon.noise import Noise, current
-from pg_epsilon.turbo import bypass, nodes, synopsis, tree, window
+from pg_epsilon.turbo import bypass, nodes, refine, synopsis, tree, window
 from pg_epsilon.turbo.bins import Domain, Query, box_query
 from pg_epsilon.turbo.books import MemoryBooks, Payment
 from pg_epsilon.turbo.calibration import Calibration, Draw
@@ -123,6 +124,9 @@ TABLES = [np.random.default_rng(7).integers(20, 200, DOMAIN.bins) for _ in range
 SCALE_DECLARED = 1420
 PRICES = Calibration(Fraction(10, 100), Fraction(1, 100))
 VIEW = View(DOMAIN, PRICES, Heuristic(c0=1, s0=1, tau=0.01))
+GAUSSIAN = View(DOMAIN, replace(PRICES, gaussian=True), Heuristic(c0=10**6))
+ORDER = 2
+"""Of the Rényi losses of Gaussian draws: a rho."""
 
 
 class Recorder(Noise):
@@ -148,6 +152,12 @@ class Recorder(Noise):
             return super(Recorder, self).laplace(exact, l1_sensitivity=l1_sensitivity, epsilon=epsilon, label=label)
 
         return self._note(("laplace", label, l1_sensitivity, epsilon), exact, draw)
+
+    def gaussian(self, exact: Sequence[int], *, l2_squared: Number, rho: Number, label: str) -> list[int]:
+        def draw() -> list[int]:
+            return super(Recorder, self).gaussian(exact, l2_squared=l2_squared, rho=rho, label=label)
+
+        return self._note(("gaussian", label, l2_squared, rho), exact, draw)
 
     def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
         def draw() -> list[int]:
@@ -214,6 +224,10 @@ def losses(one: Recorder, two: Recorder, paid: Fraction) -> list[str]:
         if public[0] == "laplace":
             change = sum(abs(x - y) for x, y in zip(a, b, strict=True))
             total += Fraction(change) / Fraction(laplace_scale(public[2], public[3]))
+            problems += ["a draw is moved by more than it declares"] if change > public[2] else []
+        elif public[0] == "gaussian":
+            change = sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+            total += ORDER * Fraction(change) * Fraction(public[3]) / Fraction(public[2])
             problems += ["a draw is moved by more than it declares"] if change > public[2] else []
         elif public[0] == "start":
             starts[public[1]] = (public[4], output[0])
@@ -282,6 +296,23 @@ def artifact(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
     return window.answer(queries(n), *SPANS[n % 6], VIEW, books, noise)
 
 
+class Renyi(MemoryBooks):
+    """Accounts of one order."""
+
+    def __init__(self, counts: Sequence[Any], scales: Sequence[int]) -> None:
+        super().__init__(counts, scales, {Decimal(ORDER): Decimal(9000)})
+
+
+def refining(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
+    """Windows 0 … 3 and longer ones: their node 0-3 is refined. All Gaussian, so that losses are of one measure."""
+    return tree.answer(queries(n // 3), 0, 3 + n % 3, GAUSSIAN, books, noise)
+
+
+def refining_one(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
+    """Of one query that has the bins of all neighbours, which lose all that is paid."""
+    return tree.answer([box_query(DOMAIN, [None, [0, 1, 3]])], 0, 3 + n % 3, GAUSSIAN, books, noise)
+
+
 def streamed(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
     view = View(DOMAIN, PRICES, Heuristic(c0=1, s0=1), warm=True, longest=4)
     newest = min(n // 20, PARTS - 1)
@@ -298,10 +329,17 @@ def streamed(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
         (windows, MemoryBooks),
         (artifact, MemoryBooks),
         (streamed, MemoryBooks),
+        (refining, Renyi),
+        (refining_one, Renyi),
     ],
 )
 def test_a_session_loses_no_more_than_it_pays(ask: Ask, shelf: type[MemoryBooks]) -> None:
     assert audit(ask, shelf) == []
+
+
+def test_the_session_that_refines_does() -> None:
+    books = Run(TABLES, refining, Renyi, None, 120).books
+    assert sum(mechanism == refine.REFINED for _, _, mechanism in books.exacts) > 20
 
 
 def test_a_synopsis_loses_what_it_pays() -> None:
@@ -358,6 +396,21 @@ class Peeking(Whole):
         return found
 
 
+class Overdrawn(Renyi):
+    """What is lacking is paid, but the whole is drawn: the stored answer is not there when it is to be joined."""
+
+    def pay(self, payments: Sequence[Payment]) -> None:
+        super().pay(payments)
+        self.lost = True
+
+    def exact(self, query: Query, node: Node, mechanism: str) -> Any:
+        return None if getattr(self, "lost", False) else super().exact(query, node, mechanism)
+
+    def scale(self, first: int, last: int) -> int:  # what a request asks first
+        self.lost = False
+        return super().scale(first, last)
+
+
 @pytest.mark.parametrize(
     ("ask", "shelf", "caught"),
     [
@@ -366,6 +419,7 @@ class Peeking(Whole):
         (windows, Shared, "a test without its epoch's threshold"),
         (whole, Exact, "something but the exact values depends on the row"),
         (whole, Peeking, "something but the exact values depends on the row"),
+        (refining_one, Overdrawn, "the losses are above what was paid"),
     ],
 )
 def test_a_broken_rule_is_caught(ask: Ask, shelf: type[MemoryBooks], caught: str) -> None:

@@ -92,6 +92,8 @@ def test_a_count_is_answered_by_turbo_then_from_its_cache(cluster: Cluster, alic
     with cluster.connect("bob") as bob:
         first = ask(alice, "age >= 18 AND sex = 'f'")
         assert first["notice"]["path"] == "bypass"
+        assert first["notice"]["grade"] == "oblivious"
+        assert "at 0.999 (oblivious), epsilon" in first["notice"]["text"]
         assert Decimal(first["notice"]["charge"]["epsilon"]) == Decimal("0.00690775527899")
         assert abs(value(first) - true(cluster, "age >= 18 AND sex = 'f'")) <= SURE
         for same in ("sex = 'f' AND NOT age < 18", "sex <> 'm' AND age > 17", "age BETWEEN 18 AND 89 AND sex IN ('f')"):

@@ -90,6 +90,9 @@ def test_a_synopsis_is_bought_by_the_planner_when_rent_is_due(cluster: Cluster, 
     for question in questions:
         answer = ask(alice, question)
         paths.append(answer["notice"]["path"])
+        grade = "uniform" if paths[-1] == "synopsis" else "oblivious"
+        assert answer["notice"]["grade"] == grade
+        assert f"at 0.999 ({grade})" in answer["notice"]["text"]
         assert abs(int(answer["rows"][0][0]) - true(cluster, question)) <= SURE
     assert "synopsis" in paths
     bought = account(cluster, "small", "dp_planner")
@@ -124,6 +127,8 @@ def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Conne
     plan = ask(alice, "a < 4", "plan")
     answer = ask(alice, "a < 4")
     assert answer["notice"]["charge"] == plan["charge"]["worst"]
+    assert answer["notice"]["grade"] == plan["grade"]
+    assert f"({plan['grade']})" in plan["text"]
     assert answer["notice"]["path"] in ("synopsis", "bypass")
     with no_charge(cluster):
         assert ask(alice, "NOT a > 3")["rows"] == answer["rows"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
+from pg_epsilon.turbo.calibration import Calibration
 
 ROWS = 5_000  # of a partition
 SURE = 2.5 * 0.05  # of the rows: noise passes alpha n~ once in 1000, this at most once in 1e7
@@ -324,3 +326,28 @@ def test_sealing_goes_by_the_clock(
     assert one(root, sealed) == 3
     with refused("DP005", "older_than"):
         boss.execute("CALL dp.seal_partitions('clock')")
+
+
+def test_a_gaussian_answer_is_refined_in_its_data_version_only(
+    cluster: Cluster, alice: psycopg.Connection[Any], boss: psycopg.Connection[Any]
+) -> None:
+    """Weeks 0 to 3, then to 4: their node pays what it lacks; after `reopen` all of it (composition.md §7.2)."""
+    made = stream("fine", scale=str(ROWS), settings="""'{"noise": "gaussian", "c0": 1000}'""")
+    made = made.replace("'fine', epsilon => 2);", "'fine', epsilon => 2, delta => 1e-6, accountant => 'renyi');", 1)
+    cluster.psql(made + rows("fine"), user="boss")
+    boss.execute("CALL dp.seal_partitions('fine', until => '2024-02-27')")
+    asked = [Decimal(ask(alice, "fine", f"b = 1 AND {window(0, last)}")["notice"]["charge"]["rho"]) for last in (3, 4)]
+    again = ask(alice, "fine", f"b = 1 AND {window(0, 4)}")
+    assert again["notice"]["charge"] == {}
+    assert abs(value(again) - ROWS // 2) <= SURE * 5 * ROWS
+    prices = Calibration(Fraction(5, 100), Fraction(1, 1000), gaussian=True)
+    low, need = prices.node(1, 4 * ROWS).amount, prices.node(2, 5 * ROWS).amount
+    assert asked == [pytest.approx(low), pytest.approx(need)], "week 4 pays all, the others the rest"
+    with cluster.connect() as root:
+        spent = "SELECT DISTINCT charge FROM dp.ledger WHERE dataset = 'fine' AND mechanism = 'turbo node'"
+        paid = {Decimal(row[0][0]["rho"]) for row in root.execute(spent)}
+        assert sorted(paid) == [pytest.approx(x) for x in sorted((low, need - low, need))]
+    boss.execute("CALL dp.reopen_partition('fine', '2024-01-03')")
+    boss.execute("CALL dp.seal_partition('fine', '2024-01-03')")
+    asked_anew = ask(alice, "fine", f"b = 1 AND {window(0, 4)}")["notice"]["charge"]
+    assert Decimal(asked_anew["rho"]) == pytest.approx(need), "by weeks 0 to 3; week 4 is stored"

@@ -114,7 +114,12 @@ def test_gaussian_answers_are_as_accurate_as_promised() -> None:
         assert draw.mechanism == "gaussian"
         assert gaussian_tail(gaussian_scale(1, draw.amount), 501) <= float(beta)
     four, one = gaussian.node(4, 10_000), gaussian.node(1, 10_000)
-    assert float(four.amount) == pytest.approx(4 * float(one.amount), rel=1e-9)
+    assert float(four.amount) == pytest.approx(4 * float(one.amount) * (498 / 495) ** 2, rel=1e-9), "500 less k + 1"
+    assert one.refines
+    assert not gaussian.direct(10_000).refines
+    assert not Calibration(ALPHA, BETA).node(1, 10_000).refines, "laplace"
+    assert not gaussian.node(1, 1_279).refines, "room of 2 rows is more than a 32nd of 63.95"
+    assert gaussian.node(1, 1_280).refines
 
 
 def test_sums_of_gaussian_answers_are_as_accurate_as_promised() -> None:

@@ -16,7 +16,7 @@ from pg_epsilon.noise import Noise
 from pg_epsilon.turbo import nodes, tree, window
 from pg_epsilon.turbo.bins import Domain, Query, box_query
 from pg_epsilon.turbo.books import MemoryBooks, Released
-from pg_epsilon.turbo.calibration import Calibration, Draw
+from pg_epsilon.turbo.calibration import Calibration
 from pg_epsilon.turbo.histogram import Event, Heuristic
 from pg_epsilon.turbo.split import Node
 from pg_epsilon.turbo.view import Answer, View
@@ -134,7 +134,7 @@ def test_equal_runs_are_broken_to_the_left() -> None:
 def test_a_stored_answer_is_preferred_to_the_histogram() -> None:
     """Note 1: it is free and accurate already; its node is not in the run."""
     shelf, noise = books(), Scripted(True)
-    dear = Released(7, *Draw("laplace", Decimal(1)))
+    dear = Released(7, "laplace", Decimal(1))
     shelf.keep_exact(ROW[1], Node(0, 4, 5), dear)
     reply = one(ROW[1], (1, 6), READY, shelf, noise)
     assert list(shelf.sparse_vectors) == ["0:1-1,0:2-3"]
@@ -146,7 +146,7 @@ def test_a_stored_answer_is_preferred_to_the_histogram() -> None:
 def test_a_stored_answer_too_coarse_for_the_rest_goes_back_to_the_run() -> None:
     """Note 1: stored for four nodes of 60,000 rows, too noisy alone for 10,000: tested with the others instead."""
     shelf, noise = books(), Scripted(True)
-    shelf.keep_exact(ROW[1], Node(0, 6, 6), Released(7, *PRICES.node(4, 60_000)))
+    shelf.keep_exact(ROW[1], Node(0, 6, 6), Released(7, "laplace", PRICES.node(4, 60_000).amount))
     assert one(ROW[1], (1, 6), READY, shelf, noise).path == "r1"
     assert noise.draws == []
 

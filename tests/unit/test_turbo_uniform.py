@@ -226,3 +226,27 @@ def test_no_combination_of_other_answers_is_as_accurate_as_they_are(masks: list[
         return
     found = optimize.linprog(np.ones(2 * n), A_eq=np.hstack([design, -design]), b_eq=goal, bounds=(0, None))
     assert found.status == 2 or found.fun > 1 + 1e-6
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_a_synopsis_beside_noise_leaves_it_half_of_beta(gaussian: bool) -> None:
+    """Over partitions a class has all of beta; any one query, fixed beforehand, at most half of it, as noise has."""
+    domain, beta = Domain((2, 4, 4)), Fraction(1, 1000)
+    prices = Calibration(Fraction(5, 100), beta, gaussian=gaussian)
+    query = box_query(domain, [[0], None, None])
+    for workload in ((), (query,), tuple(box_query(domain, [None, [i], [j]]) for i in range(4) for j in range(4))):
+        whole, parted = (Outlook(None, workload, partitioned) for partitioned in (False, True))
+        for outlook in (whole, parted):
+            asked = workload[0] if workload else query
+            made = design_for(asked, prices, beta, outlook, 100_000)
+            assert made is not None
+            for part in made.parts:
+                cells = part.grid.cells.bins
+                largest = 1 if part.kind == WORKLOAD else cells - cells // 4
+                alone = class_quantile(((largest, 1.0),), beta / 2, gaussian=gaussian)
+                assert part.reach >= alone or not outlook.partitioned
+                assert outlook.partitioned or len(workload) != 1 or part.reach < alone
+        if len(workload) != 1:
+            prices_of = [design_for(asked, prices, beta, outlook, 100_000) for outlook in (whole, parted)]
+            assert prices_of[0] is not None and prices_of[1] is not None
+            assert prices_of[0].price(prices, 100_000) == prices_of[1].price(prices, 100_000), "no share is lost"

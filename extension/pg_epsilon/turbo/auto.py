@@ -94,7 +94,7 @@ class _Request:
         self.unit = checked(queries, view)
         self.prices = replace(view.prices, gaussian=not books.pure)
         self.mechanism = "laplace" if books.pure else "gaussian"
-        self.beta = self.prices.beta / 2 if outlook.partitioned else self.prices.beta
+        self.beta = self.prices.beta
         self.parts = range(first, last + 1)
         self.scales = {part: books.scale(part, part) for part in self.parts}
         self.scale = books.scale(first, last)
@@ -319,7 +319,7 @@ class _Request:
             truths = [self.books.truth(self.queries[run.asked], node) for run in runs]
             noisy = runs[0].draw.release(truths, self.unit, self.noise, f"turbo node {node.key()}")
             for run, value in zip(runs, noisy, strict=True):
-                self.books.keep_exact(self.queries[run.asked], node, Released(value, *run.draw))
+                self.books.keep_exact(self.queries[run.asked], node, Released(value, self.mechanism, run.draw.amount))
                 found.append((run.asked, "r3", value))
         return found
 

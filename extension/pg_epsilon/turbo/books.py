@@ -3,8 +3,8 @@
 What is stored, by whom, in which form:
 
     exact answer    (query id, node key, data version, mechanism) → `Released`: the NOISY integer in the query's steps,
-                    and how much epsilon (laplace) or rho (gaussian) it cost. Never a true value (E-14). The dearest
-                    one is kept.
+                    and how much epsilon (laplace) or rho (gaussian; refined: of its draws together) it cost. Never a
+                    true value (E-14). The dearest one is kept.
     query           query id (SHA-256, 32 bytes) → `Query.to_bytes()`; needed to replay a log
     node            node key "tree:first-last" → snapshot `Histogram.to_bytes()`, 28 + 16 N bytes (head, g float64,
                     c int32, C int32, little-endian), and the log of the events since: `Event.to_bytes()`, 41 bytes each
@@ -57,7 +57,10 @@ class Payment(NamedTuple):
 
 
 class Released(NamedTuple):
-    """A stored noisy answer. amount: the epsilon of a "laplace", the rho of a "gaussian" draw."""
+    """A stored noisy answer. amount: the epsilon of a "laplace", the rho of a "gaussian" draw or "refined" answer.
+
+    value: in the query's steps; a "refined" one in 2^-40 of them (refine.py).
+    """
 
     value: int
     mechanism: str

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.turbo import sparse_vector
 from pg_epsilon.turbo.bins import Query
-from pg_epsilon.turbo.books import Books, Payment
+from pg_epsilon.turbo.books import Books, Payment, Released
 from pg_epsilon.turbo.calibration import Draw, epoch_charge
 from pg_epsilon.turbo.histogram import Change, Histogram
 from pg_epsilon.turbo.sparse_vector import SparseVector
@@ -37,7 +37,7 @@ def answer(queries: Sequence[Query], view: View, books: Books, noise: NoiseSourc
         if query.trivial:
             request.found[i] = trivial(query, request.scale)
         elif hit is not None:
-            request.found[i] = Answer(hit, "exact")
+            request.found[i] = Answer(round(hit), "exact")
         else:
             asked.append(i)
     if asked:
@@ -101,7 +101,7 @@ class _Request:
         noisy = draw.release(truths, self.unit, self.noise, f"turbo {path}")
         for i, value in zip(keys, noisy, strict=True):
             self.found[i] = Answer(value, path)
-            self.learner.keep(self.queries[i], draw, value)
+            self.learner.keep(self.queries[i], Released(value, draw.mechanism, draw.amount))
         return noisy
 
     def _passes(self, i: int, estimate: int, state: SparseVector) -> bool:

@@ -33,6 +33,8 @@ _GUARD = 1 + 1e-9  # covers the double-precision arithmetic of the tails
 _BISECTIONS = 45
 _LARGE = 64
 _LARGEST_SUM = 2  # epsilon up to which the proof above covers sums
+_REFINED = ("node", "window_node")  # the draws on tree nodes: how much is needed depends on the window
+_REFINED_VARIANCE = 4  # sigma of 2 rows: refine.py
 
 
 def _up(value: Fraction) -> Decimal:
@@ -102,10 +104,14 @@ def tight_x(beta: Fraction) -> Fraction:
 
 
 class Draw(NamedTuple):
-    """One noisy answer: "laplace" of `amount` epsilon, or "gaussian" of `amount` rho. Sensitivity: the query's unit."""
+    """One noisy answer: "laplace" of `amount` epsilon, or "gaussian" of `amount` rho. Sensitivity: the query's unit.
+
+    refines: an older Gaussian answer, of a smaller rho, may be made as good as this draw (refine.py).
+    """
 
     mechanism: str
     amount: Decimal
+    refines: bool = False
 
     def charge(self) -> Charge:
         return _charge(self.mechanism, self.amount)
@@ -195,7 +201,7 @@ class Calibration:
     def _draw(self, name: str, count: int, scale: int, beta: Fraction) -> Draw:
         key = (name, count, scale)
         if key not in self._kept:
-            self._kept[key] = _draw(self, scale, count, self._x(beta, count), beta)
+            self._kept[key] = _draw(self, name, scale, count, self._x(beta, count), beta)
         found: Draw = self._kept[key]
         return found
 
@@ -228,10 +234,10 @@ def sum_draw(tolerance: Fraction, count: int, beta: Fraction) -> Draw:
     return Draw("laplace", amount)
 
 
-def _draw(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction) -> Draw:
+def _draw(how: Calibration, name: str, scale: int, count: int, x: Fraction, beta: Fraction) -> Draw:
     tolerance = how.tolerance(scale)
     if how.gaussian:
-        return Draw("gaussian", _gaussian_amount(how, scale, count, x, beta))
+        return _gaussian_draw(how, scale, count, x, beta, room=count + 1 if name in _REFINED else 0)
     amount = _laplace_amount(tolerance, x)
     if count > 1 and amount > _LARGEST_SUM:
         amount = max(amount, laplace_epsilon(tolerance / count, beta / count))
@@ -243,21 +249,24 @@ def _normal_quantile(beta: Fraction) -> Fraction:
     return Fraction(-NormalDist().inv_cdf(float(beta) / 2 * (1 - 1e-5)))
 
 
-def _gaussian_amount(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction) -> Decimal:
+def _gaussian_draw(how: Calibration, scale: int, count: int, x: Fraction, beta: Fraction, *, room: int) -> Draw:
     """rho = 1 / (2 sigma^2), sigma in rows: D / (sqrt(count) z), z the normal quantile of beta/2 (§6.14).
 
     The tail of discrete Gaussian noise beyond m is at most the normal one beyond m + 1/2 (margins.gaussian_tail); that
     of a sum differs from it by less than 1e-6, relatively, for sigma >= 1, and z is taken for a beta smaller by that;
-    below, a union bound is used.
+    below, a union bound is used. room: rows by which D is lessened, so that answers may be refined (refine.py); not if
+    that is more than a 32nd of it.
     """
     tolerance = how.tolerance(scale)
-    sigma_squared = _denominator(tolerance) ** 2 / (count * _normal_quantile(beta) ** 2)
+    refines = 0 < 32 * room <= tolerance
+    reach = tolerance - room if refines else _denominator(tolerance)
+    sigma_squared = reach**2 / (count * _normal_quantile(beta) ** 2)
     if count > 1 and sigma_squared < 1:
         sigma_squared = (_denominator(tolerance / count) / _normal_quantile(beta / count)) ** 2
     if how.preserving is not None:
         reach = how.preserving * tolerance
         sigma_squared = min(sigma_squared, reach**2 / (Fraction(72 * math.log(2)) + 12 * how.preserving * x))
-    return _up(1 / (2 * sigma_squared))
+    return Draw("gaussian", _up(1 / (2 * sigma_squared)), refines and sigma_squared >= _REFINED_VARIANCE)
 
 
 class Guarantee(NamedTuple):

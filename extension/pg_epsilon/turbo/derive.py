@@ -3,9 +3,11 @@
 Two sources. A synopsis of a partition answers every query of its class within the partition's tolerance, all of them
 together (grade `uniform`). A stored noisy answer of the same query over some of the partitions is within alpha ñ of
 those. A window is tiled by disjoint pieces of both kinds, and fresh draws for the rest. Each piece is off by at most
-alpha ñ of its own partitions, so the sum is by at most alpha ñ of the window. Where windows exist, the synopses have
-beta/2 for their sum, the stored and fresh answers the other half: a mean of independent noise of one law is no less
-likely to stay within a bound than one of its terms (uniform.py, Proschan).
+alpha ñ of its own partitions, so the sum is by at most alpha ñ of the window. A mean of independent noise of one law is
+no less likely to stay within a bound than one of its terms (uniform.py, Proschan). So synopses alone answer all queries
+of a window's class with beta, grade `uniform`. A window that noise answers in part has the grade `oblivious`: a query
+that was fixed beforehand is off in its stored and fresh answers with probability beta/2 at most, and in its synopses
+with as much, which for one query is less than beta for the whole class (designs.py sees to it).
 
 Why no other sums, differences, complements or least squares: whatever was chosen after looking, sum w_i y_i of draws of
 one margin m is only known to be within m sum |w_i|. If that combination is a predicate q, then at any bin of q the w_i

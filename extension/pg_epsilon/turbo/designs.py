@@ -36,7 +36,8 @@ _ROUND = Context(prec=12, rounding=ROUND_CEILING)
 class Outlook:
     """What the owner expects (public). forecast: distinct queries, over all windows; None: unknown. workload: by list.
 
-    partitioned: whether windows of several partitions are asked; then stored answers and synopses have beta/2 each.
+    partitioned: whether windows of several partitions are asked, some of which noise answers in part; then that noise
+    has beta/2, and of a synopsis any one query, fixed beforehand, has too (derive.py).
     """
 
     forecast: int | None = None
@@ -173,33 +174,55 @@ def design_for(query: Query, prices: Calibration, beta: Fraction, outlook: Outlo
     return None if best is None else best[1]
 
 
-_known: dict[tuple[tuple[int, ...], Fraction, bool, bytes], tuple[Design, ...]] = {}
+_known: dict[tuple[tuple[int, ...], Fraction, bool, bytes, bool], tuple[Design, ...]] = {}
 
 
 def _designs(domain: Domain, beta: Fraction, gaussian: bool, digest: bytes, outlook: Outlook) -> tuple[Design, ...]:
     """The designs for a view, the one that answers most queries first. None depends on ñ."""
-    key = domain.sizes, beta, gaussian, digest
+    key = domain.sizes, beta, gaussian, digest, outlook.partitioned
     if key not in _known:
         while len(_known) >= 64:
             _known.pop(next(iter(_known)))
         whole, half = all_bins(domain), Fraction(domain.bins, 1 if gaussian else 2)
-        found = [Design((Part(EVERY, whole, every_quantile(domain.bins, beta, gaussian=gaussian), half),))]
+        alone = _Alone(outlook.partitioned, beta / 2, gaussian)
+        reach = alone.at_least(domain.bins, every_quantile(domain.bins, beta, gaussian=gaussian))
+        found = [Design((Part(EVERY, whole, reach, half),))]
         boxes = box_quantile(domain.sizes, beta, gaussian=gaussian)
         if boxes is not None:
             less = Fraction(boxes[1], 1 if gaussian else 2)
-            found.append(Design((Part(BOXES, whole, boxes[0], less),)))
+            largest = domain.bins - domain.bins // max(domain.sizes)
+            found.append(Design((Part(BOXES, whole, alone.at_least(largest, boxes[0]), less),)))
         asked = [query for query in outlook.workload if not query.trivial]
         if asked:
-            found.append(workload_design(domain, asked, beta, gaussian=gaussian))
+            found.append(workload_design(domain, asked, beta, gaussian=gaussian, partitioned=outlook.partitioned))
         _known[key] = tuple(found)
     return _known[key]
 
 
-def workload_design(domain: Domain, queries: Sequence[Query], beta: Fraction, *, gaussian: bool = False) -> Design:
+@dataclass(frozen=True)
+class _Alone:
+    """What one query by itself needs, if synopses are `used` beside noise: t with Pr[it is off by more] <= beta."""
+
+    used: bool
+    beta: Fraction
+    gaussian: bool
+
+    def at_least(self, cells: int, reach: Fraction) -> Fraction:
+        """A class's t, or more, if its query of the most cells needs it: it is the least peaked (uniform.py)."""
+        if not self.used or cells < 1:
+            return reach
+        return max(reach, class_quantile(((cells, 1.0),), self.beta, gaussian=self.gaussian))
+
+
+def workload_design(
+    domain: Domain, queries: Sequence[Query], beta: Fraction, *, gaussian: bool = False, partitioned: bool = False
+) -> Design:
     """Grids for a declared workload: each answers some of its queries, with a share of beta by their number."""
+    alone = _Alone(partitioned, beta / 2, gaussian)
     parts = []
     for found in grids(domain, queries, beta, gaussian=gaussian):
         share = beta * Fraction(found.queries, len(queries))
         reach = class_quantile(found.sizes, share, gaussian=gaussian)
+        reach = alone.at_least(found.sizes[-1][0], reach)
         parts.append(Part(WORKLOAD, Grid(domain, found.groups), reach, Fraction(0)))
     return Design(tuple(parts))

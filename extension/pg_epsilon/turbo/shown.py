@@ -92,7 +92,7 @@ def document(
             request,
             view,
             asked,
-            path=path_text([one.path for batch in answers for cell in batch for one in cell]),
+            paths=[one.path for batch in answers for cell in batch for one in cell],
             charge=charge,
             accounts=accounts,
             left=left,
@@ -113,12 +113,16 @@ def notice(
     view: View,
     asked: Asked,
     *,
-    path: str,
+    paths: Sequence[str],
+    path: str | None = None,
     charge: Mapping[str, str],
     accounts: str,
     left: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What may be said of the call: path and PASS or FAIL after the commit, charge, margin, what is left."""
+    """What may be said of the call: path and PASS or FAIL after the commit, charge, margin and grade, what is left.
+
+    path: in words, those of `paths` if None.
+    """
     scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
     shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
     widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
@@ -129,12 +133,13 @@ def notice(
         "where": request.predicate,
         "keys": [request.keys[place].name for place in request.places],
         "groups": request.cells if request.keys else None,
-        "path": path,
+        "path": path_text(paths) if path is None else path,
         "mechanism": "turbo",
         "charge": dict(charge),
         "accounts": accounts,
         "margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator)),
         "confidence": plain(1 - view.beta),
+        "grade": grade(paths),
         "left": dict(left),
         "as_of": min(view.parts[part].as_of for part in range(asked.first, asked.last + 1)),
         "warnings": [OUTSIDE],
@@ -142,6 +147,15 @@ def notice(
     }
     info["text"] = notice_text(info)
     return info
+
+
+def grade(paths: Sequence[str]) -> str:
+    """For which questions the margin holds (composition.md §7.3); of several parts, what holds for all of them.
+
+    uniform: all of a class together, also those chosen after looking: answers of synopses, and public ones. oblivious:
+    questions that were fixed before the noise was drawn: answers by noise, stored ones, estimates that passed.
+    """
+    return "uniform" if set(paths) <= {"synopsis", "trivial"} else "oblivious"
 
 
 _CANDIDATES: Mapping[str, str] = {

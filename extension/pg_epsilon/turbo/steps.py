@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from pg_epsilon.errors import EXHAUSTED, DPError
+from pg_epsilon.noise import NoiseSource
+from pg_epsilon.turbo import refine
 from pg_epsilon.turbo.bins import Query, disjoint
 from pg_epsilon.turbo.books import Books, Released
 from pg_epsilon.turbo.calibration import Draw
@@ -42,10 +45,10 @@ def checked(queries: Sequence[Query], view: View) -> int:
     return units.pop()
 
 
-def stored(books: Books, query: Query, node: Node, draw: Draw) -> int | None:
-    """A stored answer at least as accurate as this draw would be: a hit, also of exactly 0 (§6.4)."""
-    released = books.exact(query, node, draw.mechanism)
-    return released.value if released is not None and released.amount >= draw.amount else None
+def stored(books: Books, query: Query, node: Node, draw: Draw) -> Fraction | None:
+    """A stored answer at least as accurate as this draw would be: a hit, also of exactly 0 (§6.4). In its steps."""
+    released = refine.best(books, query, node, draw)
+    return refine.value(released) if released is not None and released.amount >= draw.amount else None
 
 
 class Learner:
@@ -79,9 +82,17 @@ class Learner:
         """Learn after a FAIL: in the direction of the noisy answer; nothing if it is the estimate (E-18)."""
         self._apply(Event(Change.HARD, query.id, self._step(query, off)), query)
 
-    def keep(self, query: Query, draw: Draw, noisy: int) -> None:
+    def keep(self, query: Query, released: Released) -> None:
         if self._view.mode != "pmw":
-            self._books.keep_exact(query, self.node, Released(noisy, *draw))
+            self._books.keep_exact(query, self.node, released)
+
+    def draw(self, query: Query, draw: Draw, change: Change, noise: NoiseSource) -> Fraction:
+        """This node's answer at `draw`, of which `refine.lacking` was paid: released, learnt from, kept. In steps."""
+        released = refine.release(self._books, query, self.node, draw, noise)
+        found = refine.value(released)
+        self.external(query, round(found), change)
+        self.keep(query, released)
+        return found
 
     def _step(self, query: Query, off: int) -> float:
         return ((off > 0) - (off < 0)) * self.histogram.rate(query, self.heuristic) if off else 0.0

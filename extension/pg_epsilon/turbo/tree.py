@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from itertools import groupby
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.noise import NoiseSource
-from pg_epsilon.turbo import sparse_vector
+from pg_epsilon.turbo import refine, sparse_vector
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import Books, Payment
 from pg_epsilon.turbo.calibration import Draw, epoch_charge
@@ -55,7 +56,7 @@ class Plan:
     run: tuple[Node, ...]
     fresh: tuple[Node, ...]
     draw: Draw | None
-    stored: int
+    stored: Fraction
     run_scale: int
 
     @property
@@ -143,7 +144,7 @@ class _Request:
                 else:
                     parts[i] += value
         for i in plans:
-            found[i] = Answer(None, "failed", failed[i]) if i in failed else Answer(parts[i], _path(paths[i]))
+            found[i] = Answer(None, "failed", failed[i]) if i in failed else Answer(round(parts[i]), _path(paths[i]))
         return [found[i] for i in range(len(self.queries))]
 
     def _stored_path(self, plan: Plan) -> set[str]:
@@ -179,7 +180,9 @@ class _Request:
         draw = self.view.prices.node(len(rest), self.scale - run_scale) if rest else None
         kept = {node: stored(self.books, query, node, draw) for node in rest} if draw else {}
         fresh = tuple(node for node, value in kept.items() if value is None)
-        return Plan(query, run, fresh, draw, sum(value or 0 for value in kept.values()), run_scale)
+        return Plan(
+            query, run, fresh, draw, sum((value or Fraction(0) for value in kept.values()), Fraction(0)), run_scale
+        )
 
     def _longest(self, nodes: tuple[Node, ...], trusted: Sequence[bool]) -> tuple[Node, ...]:
         """The run of consecutive trusted nodes with the most rows; of equal ones the leftmost (E-8)."""
@@ -191,7 +194,13 @@ class _Request:
         return max(runs, key=lambda run: sum(self.scales[node] for node in run), default=())
 
     def _fresh(self, plans: Iterable[Plan]) -> list[Payment]:
-        draws = ((node, plan.draw) for plan in plans if plan.draw for node in plan.fresh)
+        """Each node pays what it lacks, each leaf the most that a key lacks of it (composition.md §7.2)."""
+        draws = (
+            (node, refine.lacking(self.books, plan.query, node, plan.draw))
+            for plan in plans
+            if plan.draw
+            for node in plan.fresh
+        )
         return merge(dearest(draws), "node")
 
     def _epsilon(self, plan: Plan) -> Decimal:
@@ -267,21 +276,15 @@ class _Request:
                     learner.beyond(plan.query, value - guess, plan.run_scale, Change.HARD)
         return noisy
 
-    def _nodes(self, plans: dict[int, Plan]) -> dict[int, int]:
+    def _nodes(self, plans: dict[int, Plan]) -> dict[int, Fraction]:
         """Line 16, done before the runs are tested: noise on the nodes that are not in one."""
-        found: dict[int, int] = {}
+        found: dict[int, Fraction] = {}
         for i, plan in plans.items():
             if plan.draw is None or not plan.fresh:
                 continue
-            found[i] = 0
+            found[i] = Fraction(0)
             for node in plan.fresh:
-                (value,) = plan.draw.release(
-                    [self.books.truth(plan.query, node)], self.unit, self.noise, f"turbo node {node.key()}"
-                )
-                learner = self._learner(node)
-                learner.external(plan.query, value, Change.BYPASS)
-                learner.keep(plan.query, plan.draw, value)
-                found[i] += value
+                found[i] += self._learner(node).draw(plan.query, plan.draw, Change.BYPASS, self.noise)
         return found
 
 

@@ -9,9 +9,10 @@ only. It is as private as "run"; which one is cheaper depends on the workload.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from pg_epsilon.noise import NoiseSource
-from pg_epsilon.turbo import sparse_vector
+from pg_epsilon.turbo import refine, sparse_vector
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import Books, Payment
 from pg_epsilon.turbo.calibration import Draw, epoch_charge
@@ -60,7 +61,8 @@ class _Request:
         draw = self.view.prices.window_node(len(rest), rows) if rest else every
         kept = {node: value for node in rest if (value := self._stored(node, draw)) is not None}
         fresh = [node for node in rest if node not in kept]
-        again = [n for n in self.learners if known[n] is None and (n in trusted or draw.amount < every.amount)]
+        less = draw.amount < every.amount or (draw.refines and not every.refines)
+        again = [n for n in self.learners if known[n] is None and (n in trusted or less)]
         paid, failing = self._payments(fresh, draw, "node"), self._payments(again, every, "hard")
         state = self.books.sparse_vector(self.key)
         opening = [] if state.active else [self._opening()]
@@ -69,25 +71,25 @@ class _Request:
         self.books.pay(paid)
         parts = kept | self._noise(fresh, draw, Change.BYPASS)
         if not trusted:
-            return Answer(sum(parts.values()), _path(bool(kept), bool(fresh)))
-        guess = sum(parts.values()) + round(sum(self.learners[node].estimate(self.query) for node in trusted))
+            return Answer(round(sum(parts.values())), _path(bool(kept), bool(fresh)))
+        guess = round(sum(parts.values())) + round(sum(self.learners[node].estimate(self.query) for node in trusted))
         if self._passes(guess):
             return Answer(guess, "mixed" if parts else "r1")
         try:  # the FAIL bit is out: whatever goes wrong from here on, its transition is committed (E-22)
-            self.books.pay(failing)
+            self.books.pay(self._payments(again, every, "hard"))  # less than reserved: what was just drawn is refined
             for node in trusted:
                 self.learners[node].penalize(self.query)
             parts |= {node: value for node, value in known.items() if value is not None}
             parts |= self._noise(again, every, Change.HARD)
-            return Answer(sum(parts.values()), "r2")
+            return Answer(round(sum(parts.values())), "r2")
         except Exception as error:
             return Answer(None, "failed", error)
 
-    def _stored(self, node: Node, draw: Draw) -> int | None:
+    def _stored(self, node: Node, draw: Draw) -> Fraction | None:
         return stored(self.books, self.query, node, draw)
 
     def _payments(self, nodes: Sequence[Node], draw: Draw, why: str) -> list[Payment]:
-        return merge(dearest((node, draw) for node in nodes), why)
+        return merge(dearest((node, refine.lacking(self.books, self.query, node, draw)) for node in nodes), why)
 
     def _opening(self) -> Payment:
         charge = epoch_charge(self.view.prices.epoch(self.scale))
@@ -110,14 +112,8 @@ class _Request:
             self.books.keep_sparse_vector(self.key, state.closed())
         return passed
 
-    def _noise(self, nodes: Sequence[Node], draw: Draw, change: Change) -> dict[Node, int]:
-        found = {}
-        for node in nodes:
-            truth = self.books.truth(self.query, node)
-            (found[node],) = draw.release([truth], self.query.unit, self.noise, f"turbo node {node.key()}")
-            self.learners[node].external(self.query, found[node], change)
-            self.learners[node].keep(self.query, draw, found[node])
-        return found
+    def _noise(self, nodes: Sequence[Node], draw: Draw, change: Change) -> dict[Node, Fraction]:
+        return {node: self.learners[node].draw(self.query, draw, change, self.noise) for node in nodes}
 
 
 def _path(kept: bool, fresh: bool) -> str:
