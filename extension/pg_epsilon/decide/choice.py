@@ -19,6 +19,7 @@ from pg_epsilon.decide import planner
 from pg_epsilon.decide.averages import Direct
 from pg_epsilon.decide.bits import Bit, Form
 from pg_epsilon.decide.estimator import Decided, Decision, Drawn, Estimated
+from pg_epsilon.decide.facts import facts_of
 from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.question import FALLBACK, PRINTED, Interval, Question, only_one_number
 from pg_epsilon.decide.ranks import Hist, HistOne
@@ -30,7 +31,7 @@ from pg_epsilon.mechanisms.estimators import Number, Truncated
 from pg_epsilon.mechanisms.quantile import Score
 from pg_epsilon.mechanisms.r2t import GEO, Ladder
 from pg_epsilon.mechanisms.ranks import Ranks
-from pg_epsilon.query.aggregates import ROWS, UNITS, Aggregate
+from pg_epsilon.query.aggregates import ROWS, Aggregate
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import HISTOGRAM, PREFIX, SUM, Statistic
 
@@ -190,51 +191,6 @@ def _mechanism(asked: str, facts: planner.Facts, question: Question) -> str:
         f"{asked} sums values from 0 up, and the declared ones reach below",
         "Use lm (or r2t_split), or clamp from below: lower => 0, or greatest(x, 0) in SQL.",
     )
-
-
-def facts_of(
-    request: Request, question: Question, aggregate: Aggregate, interval: Interval, share: Share
-) -> planner.Facts:
-    """What the planner may know (dp-pqd.md §9): everything public."""
-    values, users = aggregate.lattice, request.source.has_user_units
-    function = aggregate.function
-    rows = (request.source.kappa or 1) if users and aggregate.of != UNITS else 1
-    sum_bound = aggregate.parameters.max_contribution
-    sensitivity = Fraction(1) if values is None else values.largest * values.step * rows
-    if users and sum_bound is not None:
-        sensitivity = Fraction(sum_bound)
-        rows = math.ceil(sum_bound) if function == "count" else rows
-    step = Fraction(1) if values is None else values.step * values.ladder
-    return planner.Facts(
-        aggregate=function,
-        sensitivity=sensitivity,
-        step=step,
-        levels=len(doubling(math.ceil(sensitivity / step), 1)),
-        rows=rows,
-        users=users,
-        negative=values is not None and values.low < 0,
-        domain=None if values is None else values.high - values.low + 1,
-        fraction=Fraction(_fraction(aggregate)),
-        epsilon=Fraction(share.amount) if share.kind == "epsilon" else None,
-        rho=Fraction(share.amount) if share.kind == "rho" else None,
-        tau=interval.tau,
-        delta=Fraction(question.delta),
-        beta=Fraction(question.beta),
-        theta=Fraction(question.theta),
-        largest=Fraction(question.largest) if question.largest is not None else None,
-    )
-
-
-def _fraction(aggregate: Aggregate) -> Decimal:
-    """Of a quantile; 1/2 of what is none. DP005 for the extremes, which belong to somebody."""
-    fraction = aggregate.parameters.fraction
-    if fraction is None:
-        return Decimal("0.5")
-    if not 0 < fraction < 1:
-        raise DPError(
-            OUT_OF_RANGE, "a decision on a quantile needs a fraction above 0 and below 1", "percentile_disc(0.99)"
-        )
-    return fraction
 
 
 def epsilon_of(share: Share) -> Decimal:
