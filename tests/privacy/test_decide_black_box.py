@@ -279,7 +279,7 @@ def pair(conn: psycopg.Connection[Any], name: str) -> Pair:
 
 def measured(found: Pair, runs: int) -> float:
     return epsilon_at_least(
-        lambda: found.draw(found.one), lambda: found.draw(found.two), runs=runs, choosing=runs // 10
+        lambda: found.draw(found.one), lambda: found.draw(found.two), runs=runs, choosing=runs // 4
     )
 
 

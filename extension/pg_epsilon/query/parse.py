@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -186,11 +187,22 @@ def _words(error: Any) -> str:
     return (str(error.args[0]) if error.args else "syntax error")[:200]
 
 
+_NEAR = re.compile(r'at or near "(.*)"$', re.DOTALL)
+
+
 def _error_place(text: str, error: Any) -> int | None:
-    """Where in the text, in characters: pglast takes libpg_query's characters for bytes and converts once more."""
+    """Where in the text, in characters.
+
+    pglast takes libpg_query's characters for bytes and converts once more; in a thread in which libpg_query forgot that
+    it reads UTF-8 they are bytes. The word that the message names tells which.
+    """
     if len(error.args) < 2 or not isinstance(error.args[1], int):
         return None
-    return len(text[: error.args[1]].encode("utf-8"))
+    given: int = error.args[1]
+    twice = len(text[:given].encode("utf-8"))
+    near = _NEAR.search(_words(error))
+    once = near is not None and not text.startswith(near[1], twice) and text.startswith(near[1], given)
+    return given if once else twice
 
 
 def _check_parentheses(tokens: Any) -> None:
