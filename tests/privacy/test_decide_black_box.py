@@ -278,9 +278,7 @@ def pair(conn: psycopg.Connection[Any], name: str) -> Pair:
 
 
 def measured(found: Pair, runs: int) -> float:
-    return epsilon_at_least(
-        lambda: found.draw(found.one), lambda: found.draw(found.two), runs=runs, choosing=runs // 4
-    )
+    return epsilon_at_least(lambda: found.draw(found.one), lambda: found.draw(found.two), runs=runs, choosing=runs // 4)
 
 
 def shown(event: Event, runs: int, draw: Callable[[Sequence[Any]], int], one: Any, two: Any) -> float:
