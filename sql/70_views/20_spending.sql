@@ -1,19 +1,19 @@
 CREATE FUNCTION dp._question(request jsonb) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN request ? 'query' THEN request ->> 'query' ELSE concat_ws(' ',
+  SELECT CASE WHEN request IS NULL THEN NULL WHEN request ? 'query' THEN request ->> 'query' WHEN request ? 'synthesize' THEN 'a synthetic copy of ' || (request #>> '{from,name}') ELSE concat_ws(' ',
       'SELECT ' || COALESCE((SELECT string_agg(o.shown, ', ') FROM (
           SELECT k.shown FROM jsonb_array_elements_text(NULLIF(request -> 'keys', 'null')) k(shown)
           UNION ALL
           SELECT CASE jsonb_typeof(a.item) WHEN 'string' THEN a.item #>> '{}' ELSE format('%s(%s)', a.item ->> 'function',
                    CASE WHEN a.item -> 'distinct' = 'true' THEN 'DISTINCT ' || COALESCE(a.item ->> 'argument', 'unit') ELSE COALESCE(a.item ->> 'argument', '*') END)
-                 || COALESCE(format(' FILTER (WHERE %s)', a.item ->> 'filter'), '') END
+                 || COALESCE(' FILTER (WHERE ' || (a.item ->> 'filter') || ')', '') END
           FROM jsonb_array_elements(NULLIF(request -> 'aggregates', 'null')) a(item)) o), '*'),
       'FROM ' || (request #>> '{from,name}'),
       (SELECT string_agg(format('JOIN %s', j.item ->> 'name') || COALESCE(' ON ' || (j.item ->> 'on'), ''), ' ') FROM jsonb_array_elements(NULLIF(request -> 'joins', 'null')) j(item)),
       'WHERE ' || (request ->> 'where'),
       'GROUP BY ' || NULLIF((SELECT string_agg(k.shown, ', ') FROM jsonb_array_elements_text(NULLIF(request -> 'keys', 'null')) k(shown)), '')) END
-    || COALESCE(format(' (within %s of %s?)', COALESCE(request #>> '{decide,tau}', (request #>> '{decide,tau_percent}') || '%'), request #>> '{decide,synthetic,name}'),
-                CASE WHEN COALESCE(request ->> 'call', 'block') = 'block' THEN format(' (within %s of %s?)', request #>> '{settings,dp.tau}', request #>> '{settings,dp.synthetic}') END, '')
+    || COALESCE(' (within ' || COALESCE(request #>> '{decide,tau}', (request #>> '{decide,tau_percent}') || '%') || ' of ' || (request #>> '{decide,synthetic,name}') || '?)',
+                CASE WHEN COALESCE(request ->> 'call', 'block') = 'block' THEN ' (within ' || (request #>> '{settings,dp.tau}') || ' of ' || (request #>> '{settings,dp.synthetic}') || '?)' END, '')
 $$;
 COMMENT ON FUNCTION dp._question(jsonb) IS 'A request in the words of SQL, for who asked it.';
 REVOKE ALL ON FUNCTION dp._question(jsonb) FROM PUBLIC;
