@@ -179,8 +179,8 @@ def test_dp_plan_says_it_before(cluster: Cluster) -> None:
         ('{"from": {"name": "t"}, "keys": [], "aggregates": ["count(*)"]}', "SELECT count(*) FROM t"),
         (
             '{"from": {"name": "t"}, "joins": [{"name": "u", "on": "t.i = u.i"}, {"name": "v", "on": null}],'
-            ' "where": "i > 1", "keys": ["k"], "aggregates": [{"function": "sum", "argument": "x", "filter": "y"}, {"function":'
-            ' "count", "argument": null, "distinct": true}]}',
+            ' "where": "i > 1", "keys": ["k"], "aggregates": [{"function": "sum", "argument": "x", "filter": "y"},'
+            ' {"function": "count", "argument": null, "distinct": true}]}',
             "SELECT k, sum(x) FILTER (WHERE y), count(DISTINCT unit) FROM t JOIN u ON t.i = u.i JOIN v WHERE i > 1"
             " GROUP BY k",
         ),
