@@ -182,8 +182,8 @@ def test_values_come_as_often_as_in_the_table(boss: psycopg.Connection[Any]) -> 
     One column: scale 0.1. Independent columns would agree in half the rows, a lost cell would have none.
     """
     for name, columns in (("nulls", "word,ok"), ("pairs", "feel,code"), ("ends", "f8")):
-        call = f"CALL dp.make_synthetic('kinds', epsilon => 20, synthetic => 'kinds_{name}', columns => '{{{columns}}}')"
-        boss.execute(call)
+        more = f"synthetic => 'kinds_{name}', columns => '{{{columns}}}'"
+        boss.execute(f"CALL dp.make_synthetic('kinds', epsilon => 20, {more})")
     # 'gone' is no declared value: such rows are NULL in the copy
     counts = "SELECT count(*), count(*) FILTER (WHERE word IS NULL), count(*) FILTER (WHERE ok) FROM kinds_nulls"
     total, nulls, true = one(boss, counts)
