@@ -108,15 +108,15 @@ def test_a_synopsis_is_bought_by_the_planner_when_rent_is_due(cluster: Cluster, 
 
 def test_a_refresh_starts_anew(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Stored answers are served no more, and new ones are stored beside them."""
-    assert ask(alice, "a = 1")["notice"]["path"] == "exact"
     with cluster.connect("boss") as boss:
-        boss.execute("CALL dp.refresh('small')")
-    answer = ask(alice, "a = 1")
-    assert answer["notice"]["path"] == "bypass"
-    assert answer["notice"]["charge"] != {}
-    with no_charge(cluster):
-        again = ask(alice, "a = 1")
-    assert (again["notice"]["path"], again["rows"]) == ("exact", answer["rows"])
+        for _ in range(2):
+            boss.execute("CALL dp.refresh('small')")
+            answer = ask(alice, "a = 1")
+            assert answer["notice"]["path"] == "bypass"
+            assert answer["notice"]["charge"] != {}
+            with no_charge(cluster):
+                again = ask(alice, "a = 1")
+            assert (again["notice"]["path"], again["rows"]) == ("exact", answer["rows"])
     assert ask(alice, "a IN (0, 5, 6)")["notice"]["path"] in ("bypass", "synopsis")
 
 
