@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -240,6 +241,11 @@ class ThreadedProxy:
     @property
     def port(self) -> int:
         return self.server.port
+
+    def cpu(self) -> float:
+        """Seconds that the loop has computed: on a busy machine it waits for its turn, and that is not its doing."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
     def conninfo(self, **more: Any) -> dict[str, Any]:
         return {
