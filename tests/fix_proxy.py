@@ -112,7 +112,7 @@ def bare_cluster() -> Iterator[BareFacade]:
         yield cluster
     finally:
         _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
