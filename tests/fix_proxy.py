@@ -93,7 +93,7 @@ def bare_facade() -> Iterator[BareFacade]:
 
 @contextmanager
 def bare_cluster() -> Iterator[BareFacade]:
-    folder = Path(tempfile.mkdtemp(prefix="pge-wire-"))
+    folder = Path(tempfile.mkdtemp(prefix="pge-wire-", dir="/tmp"))
     if not os.geteuid():
         shutil.chown(folder, "postgres")
     folder.chmod(0o755)

@@ -12,6 +12,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from fix_cluster import PASSWORD
 from fix_stack import FACADE, Stack
+from fix_waiting import PATIENCE
 
 Connection = psycopg.Connection[Any]
 
