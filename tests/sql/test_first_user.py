@@ -233,6 +233,32 @@ def test_decisions_that_are_asked_wrongly(
         alice.execute(f"SELECT dp.dp_decide(%s, 'sales_syn', {options}, epsilon => 0.1)", [query])
 
 
+def test_a_fallback_on_a_wide_domain(cluster: Cluster, alice: psycopg.Connection[Any], copy: str) -> None:
+    """auto takes a decider that can answer; what the refusal of the other one advises can be asked."""
+    query, ask = (
+        "SELECT median(price) FROM sales",
+        "SELECT mechanism, answer FROM dp.dp_decide_detail(%s, 'sales_syn', 50",
+    )
+    with no_charge(cluster), refused("DP005", "mechanism hist"):
+        alice.execute(f"{ask}, mechanism => 'em')", [query])
+    found = alice.execute(f"{ask}, fallback => true)", [query]).fetchone()
+    assert found is not None
+    assert found[0] == "Hist_med"
+    assert found[1] is not None
+    rounded = alice.execute(f"{ask}, mechanism => 'em')", ["SELECT median(round(price, -2)) FROM sales"]).fetchone()
+    assert rounded is not None
+    assert rounded[0] == "EM_med"
+
+
+def test_an_unknown_margin_is_not_shown_as_0(alice: psycopg.Connection[Any], weeks: None) -> None:
+    """Of an average no margin is known before it is answered, neither directly nor by Turbo."""
+    request = "dp.dp_group_by_request('sales', '{}', ARRAY['avg(level)'], %s, "
+    for price in ("epsilon => 0.1", "alpha => 0.05, beta => 0.01"):
+        plan = one(alice, f"SELECT dp.dp_plan({request}{price}))", WEEK)
+        assert "margin" not in plan
+        assert "±" not in plan["text"]
+
+
 def test_a_copy_of_another_table_is_set(cluster: Cluster, alice: psycopg.Connection[Any], copy: str) -> None:
     """Who set dp.synthetic an hour ago is told how to ask without it."""
     settings = """'{"dp.synthetic": "sales_syn", "dp.tau": "5%%", "dp.epsilon": "0.1"}'"""
