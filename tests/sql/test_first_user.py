@@ -162,6 +162,31 @@ def test_scales(cluster: Cluster, boss: psycopg.Connection[Any], options: str, w
     assert one(boss, "SELECT count(*) FROM dp.turbo WHERE relation = 'public.sales'") == 0
 
 
+WORKLOADS = [
+    ('[{"where": "kind = 1"}]', "question 1 of the declared workload: "),
+    (
+        '[{"keys": ["kind"]}, {"where": "levl = 1"}]',
+        'question 2 of the declared workload: column "levl" does not exist',
+    ),
+    ('[{"keys": ["kind"]}, {"where": "level = 1"}, {"where": "minutes < 15"}]', "question 3 of the declared workload"),
+    ('[{"where": "minutes < 15"}]', "a condition cuts through a declared range of minutes"),
+    ('[{"keys": "kind"}]', '{"keys": ["sex"]}'),
+    ('[{"were": "true"}]', '{"where": "age >= 65"}'),
+]
+
+
+@pytest.mark.parametrize(("workload", "words"), WORKLOADS)
+def test_a_workload_with_a_mistake(cluster: Cluster, boss: psycopg.Connection[Any], workload: str, words: str) -> None:
+    """Which of its questions, and what is wrong with it."""
+    settings = f'{{"workload": {workload}}}'
+    with no_charge(cluster), pytest.raises(psycopg.Error) as caught:
+        boss.execute(f"{ENABLE}, settings => %s)", [settings])
+    said = caught.value.diag
+    assert caught.value.sqlstate in ("DP003", "DP005", "42703", "42883", "22P02", "42804")
+    assert words in f"{said.message_primary} / {said.message_hint}"
+    assert said.message_hint
+
+
 def test_a_column_with_too_many_values(cluster: Cluster, boss: psycopg.Connection[Any]) -> None:
     with no_charge(cluster), refused("DP005", "price has more than 1000000 values in its declared bounds"):
         boss.execute("CALL dp.enable_turbo('sales', '{kind,price}', 0.05, 0.01)")
