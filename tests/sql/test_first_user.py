@@ -236,6 +236,19 @@ def test_why_turbo_does_not_answer(
     assert reason is None or reason in plan["turbo"]
 
 
+@pytest.mark.parametrize("call", ["query", "plan"])
+def test_what_nobody_answers_says_why_turbo_does_not(
+    cluster: Cluster, alice: psycopg.Connection[Any], weeks: None, call: str
+) -> None:
+    """Who may not ask an average by accuracy directly learns why Turbo, which may, does not answer this one."""
+    request = "dp.dp_group_by_request('sales', '{}', ARRAY['avg(minutes)'], %s, alpha => 0.05, beta => 0.01)"
+    with (
+        no_charge(cluster),
+        refused("DP005", "Turbo does not answer it: the values of minutes are declared as ranges."),
+    ):
+        alice.execute(f"SELECT dp.dp_{call}({request})", [WEEK])
+
+
 def test_no_reason_where_turbo_was_not_asked(alice: psycopg.Connection[Any], weeks: None) -> None:
     assert "turbo" not in one(alice, "SELECT dp.dp_plan(dp.dp_count_request('sales', epsilon => 0.1))")
 
