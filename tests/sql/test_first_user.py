@@ -77,6 +77,19 @@ def weeks(boss: psycopg.Connection[Any]) -> Iterator[None]:
     boss.execute("CALL dp.disable_turbo('sales')")
 
 
+def test_an_owner_sees_who_spent_what(cluster: Cluster, boss: psycopg.Connection[Any]) -> None:
+    """By role, the planner too; analysts see their own in dp.budget. An unknown dataset's hint can be run."""
+    with cluster.connect("alice") as alice:
+        alice.execute("SELECT dp.dp_count('people', epsilon => 0.25)")
+        own = one(alice, "SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'")
+        with refused("42501", hint=False):
+            alice.execute("SELECT * FROM dp.allotments")
+    seen = "SELECT role::text, epsilon_left FROM dp.allotments WHERE dataset = %s"
+    assert ("alice", own) in boss.execute(seen, ["people"]).fetchall()
+    assert {role for role, _ in boss.execute(seen, ["sales"]).fetchall()} == {"alice", "dp_planner"}
+    boss.execute(hint_of(boss, "CALL dp.allot('alice', 'nothing', epsilon => 1)"))
+
+
 def hint_of(conn: psycopg.Connection[Any], sql: str) -> str:
     """The HINT of a statement that is refused."""
     with pytest.raises(psycopg.Error) as caught:
