@@ -219,6 +219,28 @@ def test_partitions_that_are_not_there(cluster: Cluster, boss: psycopg.Connectio
         boss.execute("CALL dp.seal_partition('sales', '2025-12-31')")
 
 
+def test_partitions_of_a_list(cluster: Cluster, boss: psycopg.Connection[Any], alice: psycopg.Connection[Any]) -> None:
+    """They have no age, and a window of them is a run of the declared values."""
+    cluster.psql(
+        """CREATE TABLE sites (site text NOT NULL, ok boolean NOT NULL);
+        CALL dp.protect('sites', 'sales', partition_by => 'site', grid => '{"list": ["north", "south", "east"]}');
+        CALL dp.describe_column('sites', 'site', domain => '{north,south,east}', nullable => false);
+        CALL dp.describe_column('sites', 'ok', nullable => false); CALL dp.publish('sites');
+        CALL dp.enable_turbo('sites', '{ok}', 0.05, 0.01, 'site', true, scale => 500);""",
+        user="boss",
+    )
+    with no_charge(cluster), refused("DP005", "dp.seal_partition(relation, value) for partitions of a list"):
+        boss.execute("CALL dp.seal_partitions('sites', older_than => '1 day')")
+    with no_charge(cluster), refused("DP005", "Its values: north, south, east."):
+        boss.execute("CALL dp.seal_partition('sites', 'west')")
+    for site in ("north", "south", "east"):
+        boss.execute("CALL dp.seal_partition('sites', %s)", [site])
+    request = "SELECT dp.dp_plan(dp.dp_count_request('sites', %s, alpha => 0.05, beta => 0.01))"
+    assert one(alice, request, "site IN ('north', 'south') AND ok")["mechanism"] == "turbo"
+    with refused("DP004", "Turbo does not answer it: its condition on site names no neighbours of the declared list"):
+        alice.execute(request, ["site IN ('north', 'east') AND ok"])
+
+
 WEEK = "day >= '2026-01-01' AND day < '2026-01-08'"
 REASONS = [
     (WEEK, "", None),
