@@ -30,7 +30,7 @@ def cells(count: int) -> tuple[Query, ...]:
 
 
 def test_a_tally_is_kept() -> None:
-    tally = Tally(7, Decimal("0.5"), Decimal("3.25"))
+    tally = Tally(7, Decimal("0.5"), Decimal("3.25"), 2)
     assert Tally.from_bytes(tally.to_bytes()) == tally
     assert Tally.from_bytes(None) == Tally()
 
@@ -68,6 +68,14 @@ def test_a_forecast_decides_by_how_full_bins_will_be() -> None:
 def test_a_single_large_question_is_not_yet_believed() -> None:
     large = NONE.plus(Decimal("0.9"), Decimal(1))
     assert not worth_buying(C, account(), Outlook(12), NONE, large, None)
+
+
+def test_where_most_have_a_synopsis_the_others_carry_all_questions() -> None:
+    outlook = Outlook(1000, (), True, 50)
+    before = Tally(100, Decimal(10), Decimal(20))
+    assert not buys(outlook, before=before)
+    assert buys(outlook, before=before._replace(bought=40))
+    assert not buys(Outlook(10, (), True, 50), before=NONE._replace(bought=60)), "more than were expected"
 
 
 def test_the_rate_of_rent_counts_where_questions_crowd() -> None:

@@ -213,7 +213,9 @@ class _Request:
         what they raise is one sum, in answers on a partition alone."""
         asked = {run.asked for run in plan.runs}
         shares = sum((self.queries[i].share for i in asked), Decimal(0))
-        return before.plus(shares, Decimal(sum(self._rise(plan, part) for part in plan.levels)) / PARTS, len(asked))
+        rent = Decimal(sum(self._rise(plan, part) for part in plan.levels)) / PARTS
+        bought = sum(self.books.note(SYNOPSIS, Node(0, part, part)) is None for part in plan.bought)
+        return before.plus(shares, rent, len(asked), bought)
 
     def _plan(self, bought: dict[int, Design]) -> _Plan:
         levels: dict[int, int] = {}
@@ -285,7 +287,7 @@ class _Request:
             self._load(part).rent = 0
         for part in plan.bought.keys() | plan.levels.keys():
             self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
-        if plan.runs:
+        if plan.runs or plan.bought:
             self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
 
     def _released(self, plan: _Plan) -> list[tuple[int, str, int]]:

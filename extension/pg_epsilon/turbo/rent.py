@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.designs import Outlook
 
-_TALLY = struct.Struct("<QQQ")
+_TALLY = struct.Struct("<QQQQ")
 _FINE = 1 << 32
 _USUAL = Decimal("0.125"), 2  # the part of the bins that a question has, as if so many had been asked already
 _SAMPLE = 20  # questions are believed to be typical once their rent has reached this part of the price
@@ -22,27 +22,28 @@ class Tally(NamedTuple):
     """What a view was paid for so far: questions; the parts of all bins that they had, and the rent that they paid.
 
     asked: questions that needed noise. shares: the sum of bins asked about / all bins. rent: of what each raised the
-    accounts by, the sum over partitions, in answers on one partition alone. A question on w partitions costs each 1/w
-    of one, so a partition's rent is, on the average, that of all questions by the number of partitions, whatever the
-    windows are.
+    accounts by, the sum over partitions, in answers on one partition alone. bought: partitions that have a synopsis. A
+    question costs the others that it asks about one answer together, so a partition's rent is, on the average, that of
+    all questions by the number of partitions without one, whatever the windows are.
     """
 
     asked: int = 0
     shares: Decimal = Decimal(0)
     rent: Decimal = Decimal(0)
+    bought: int = 0
 
     def to_bytes(self) -> bytes:
-        return _TALLY.pack(self.asked, int(self.shares * _FINE), int(self.rent * _FINE))
+        return _TALLY.pack(self.asked, int(self.shares * _FINE), int(self.rent * _FINE), self.bought)
 
     @staticmethod
     def from_bytes(data: bytes | None) -> Tally:
         if data is None:
             return Tally()
-        asked, shares, rent = _TALLY.unpack(data)
-        return Tally(asked, Decimal(shares) / _FINE, Decimal(rent) / _FINE)
+        asked, shares, rent, bought = _TALLY.unpack(data)
+        return Tally(asked, Decimal(shares) / _FINE, Decimal(rent) / _FINE, bought)
 
-    def plus(self, shares: Decimal, rent: Decimal, asked: int = 1) -> Tally:
-        return Tally(self.asked + asked, self.shares + shares, self.rent + rent)
+    def plus(self, shares: Decimal, rent: Decimal, asked: int = 1, bought: int = 0) -> Tally:
+        return Tally(self.asked + asked, self.shares + shares, self.rent + rent, self.bought + bought)
 
 
 class Account(NamedTuple):
@@ -67,7 +68,7 @@ def worth_buying(
     rent = account.rent + account.rise
     if outlook.forecast is None:
         return rent > price or (busiest is not None and busiest * account.answer > price)
-    parts = outlook.partitions or 1
+    parts = max((outlook.partitions or 1) - before.bought, 1)
     left = Decimal(outlook.forecast - before.asked + account.since) / parts
     if left <= 0:
         return rent > price
