@@ -25,6 +25,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pg_epsilon.noise import NoiseSource
+from pg_epsilon.turbo import trust as trusting
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import AutoBooks, Payment, Released
 from pg_epsilon.turbo.calibration import Draw
@@ -35,6 +36,7 @@ from pg_epsilon.turbo.rent import declared_rent, worth_buying
 from pg_epsilon.turbo.split import WHOLE, Node
 from pg_epsilon.turbo.steps import checked, exhausted, trivial
 from pg_epsilon.turbo.tree import merge
+from pg_epsilon.turbo.trust import PASSED, Trust
 from pg_epsilon.turbo.view import Answer, View
 
 SYNOPSIS, LOAD, ASKED = "synopsis", "load", "asked"
@@ -72,11 +74,13 @@ class _Run(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The runs, and the level to which they raise each partition's load. bought: the synopses that come first."""
+    """The runs, and the level to which they raise each partition's load. bought: the synopses that come first. why:
+    "bypass", or "hard" after a FAIL."""
 
     bought: dict[int, Design]
     runs: list[_Run]
     levels: dict[int, int]
+    why: str = "bypass"
 
 
 class _Request:
@@ -91,7 +95,7 @@ class _Request:
         outlook: Outlook,
     ) -> None:
         self.queries, self.books, self.noise, self.outlook = queries, books, noise, outlook
-        self.unit = checked(queries, view)
+        self.view, self.unit = view, checked(queries, view)
         self.prices = replace(view.prices, gaussian=not books.pure)
         self.mechanism = "laplace" if books.pure else "gaussian"
         self.beta = self.prices.beta
@@ -102,6 +106,7 @@ class _Request:
         self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
         self.loads: dict[int, Load] = {}
         self.units: dict[int, Decimal] = {}
+        self.failed: dict[int, Answer] = {}
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -109,14 +114,61 @@ class _Request:
         parts = {i: one.value for i, one in self.covers.items()}
         paths = {i: one.paths() for i, one in self.covers.items()}
         if any(one.fresh for one in self.covers.values()):
-            plan = self._affordable()
-            self._pay(plan)
-            for i, path, value in [*self._released(plan), *self._drawn(plan)]:
+            for i, path, value in self._bought_or_rented(self._affordable()):
                 parts[i] += value
                 paths[i].add(path)
         for i, value in parts.items():
             found[i] = Answer(value, paths[i].pop() if len(paths[i]) == 1 else "mixed")
-        return [found[i] for i in range(len(self.queries))]
+        return [self.failed.get(i) or found[i] for i in range(len(self.queries))]
+
+    def _bought_or_rented(self, plan: _Plan) -> list[tuple[int, str, int]]:
+        """What a plan gives: (query, path, value). Rent may be saved by a histogram that passes (trust.py)."""
+        trust, price = self._trust(plan)
+        if trust is not None:
+            hard = self._plan({}, "hard")
+            worst = [*trust.opening(), *self._payments(hard)]
+            if trust.tests(self._rise(plan, 0), price) and self.books.can_pay(worst):
+                self.books.reserve(worst)
+                return self._tested(trust, [run.asked for run in hard.runs])
+        rise = 0 if trust is None else self._rise(plan, 0)
+        self._pay(plan)
+        found = [*self._released(plan), *self._drawn(plan)]
+        if trust is not None:
+            trust.rented([self.queries[i] for i, _, _ in found], [value for _, _, value in found], rise)
+        return found
+
+    def _trust(self, plan: _Plan) -> tuple[Trust | None, Decimal | None]:
+        """The view's histogram, where one may pay: beside noise, on one partition; and the price of its synopsis."""
+        if self.outlook.partitioned or plan.bought or not plan.runs or not self.books.pure:
+            return None, None
+        prices = (design.price(self.prices, self.scale) for _, design in self._designs(plan))
+        price = min((one for one in prices if one is not None), default=None)
+        if not trusting.pays(self.view, self.scale, price):
+            return None, price
+        return Trust(self.view, self.books, self.noise, self.scale, self._unit(0), self._load(0)), price
+
+    def _tested(self, trust: Trust, asked: list[int]) -> list[tuple[int, str, int]]:
+        """The histogram's estimates, while they pass. Once a FAIL is out, no error may roll it back (E-22)."""
+        estimates = trust.passing([self.queries[i] for i in asked])
+        passed, rest = asked[: len(estimates)], asked[len(estimates) :]
+        found = [(i, "r1", value) for i, value in zip(passed, estimates, strict=True)]
+        try:
+            if passed:
+                trust.passed([self.queries[i] for i in passed], estimates)
+                self._count(len(passed))
+            if rest:
+                found += self._after_fail(trust, rest)
+        except Exception as error:
+            self.failed = {i: Answer(None, "failed", error) for i in asked}
+        return found
+
+    def _after_fail(self, trust: Trust, rest: list[int]) -> list[tuple[int, str, int]]:
+        plan = self._plan({}, "hard", rest)
+        rise = self._rise(plan, 0)
+        self._pay(plan)
+        drawn = {i: (i, path, value) for i, path, value in self._drawn(plan)}
+        trust.rented([self.queries[i] for i in rest], [drawn[i][2] for i in rest], rise, failed=True)
+        return list(drawn.values())
 
     def _direct(self, scale: int) -> Draw:
         return self.prices.node(1, scale) if self.outlook.partitioned else self.prices.direct(scale)
@@ -133,7 +185,7 @@ class _Request:
                     known[part] = value
         # of one law: only then its sums over partitions keep the promise. Noise for every q is that for boxes, but less
         synopses = max(by_law.values(), key=lambda own: sum(self.scales[part] for part in own), default={})
-        stored = self.books.answers(query, self.mechanism)
+        stored = [*self.books.answers(query, self.mechanism), *self.books.answers(query, PASSED)]
         self.rented[i] = [(node, released.amount) for node, released in stored]
         usable = [
             (node, released.value)
@@ -218,20 +270,21 @@ class _Request:
         """Of the price of a draw, what its bins are worth, and its share of the partitions so far."""
         return run.draw.amount * load.share(self.queries[run.asked]) * run.node.size / (self.parts[-1] + 1)
 
-    def _plan(self, bought: dict[int, Design]) -> _Plan:
+    def _plan(self, bought: dict[int, Design], why: str = "bypass", asked: Sequence[int] | None = None) -> _Plan:
         levels: dict[int, int] = {}
         runs: list[_Run] = []
-        for i, one in self.covers.items():
-            query = self.queries[i]
+        for i in self.covers if asked is None else asked:
+            query, one = self.queries[i], self.covers[i]
             left = [p for p in one.fresh if not (p in bought and bought[p].covers(query, self.outlook))]
             for node in self._runs(i, left):
-                run = _Run(i, node, self._direct(self.books.scale(node.first, node.last)))
+                scale = self.books.scale(node.first, node.last)
+                run = _Run(i, node, self.prices.hard(scale) if why == "hard" else self._direct(scale))
                 runs.append(run)
                 for part in range(node.first, node.last + 1):
                     if self.scales[part]:
                         needed = self._load(part).needed(query, run.draw, self._unit(part))
                         levels[part] = max(levels.get(part, 0), needed)
-        return _Plan(bought, runs, levels)
+        return _Plan(bought, runs, levels, why)
 
     def _runs(self, i: int, parts: Sequence[int]) -> list[Node]:
         """Neighbouring partitions together; a partition by itself, once the query's windows cost it as much as that."""
@@ -276,7 +329,7 @@ class _Request:
     def _payments(self, plan: _Plan) -> list[Payment]:
         rises = {p: Draw(self.mechanism, n * self._unit(p)) for p in plan.levels if (n := self._rise(plan, p))}
         buying = [payment for part, design in plan.bought.items() for payment in self._buying(part, design)]
-        return [*merge(rises, "bypass"), *buying]
+        return [*merge(rises, plan.why), *buying]
 
     def _pay(self, plan: _Plan) -> None:
         self.books.pay(self._payments(plan))
@@ -286,11 +339,15 @@ class _Request:
                     self._load(part).take(self.queries[run.asked], run.draw, self._unit(part))
         for part in plan.bought:
             self._load(part).rent = 0
+        if plan.bought and not self.outlook.partitioned:
+            trusting.forget(self.books)
         for part in plan.bought.keys() | plan.levels.keys():
             self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
         if plan.runs:
-            asked = self._asked() + len({run.asked for run in plan.runs})
-            self.books.keep_note(ASKED, WHOLE, asked.to_bytes(8, "little"))
+            self._count(len({run.asked for run in plan.runs}))
+
+    def _count(self, asked: int) -> None:
+        self.books.keep_note(ASKED, WHOLE, (self._asked() + asked).to_bytes(8, "little"))
 
     def _released(self, plan: _Plan) -> list[tuple[int, str, int]]:
         """The synopses bought now, and what they say of the queries that waited for them."""
@@ -320,7 +377,7 @@ class _Request:
             noisy = runs[0].draw.release(truths, self.unit, self.noise, f"turbo node {node.key()}")
             for run, value in zip(runs, noisy, strict=True):
                 self.books.keep_exact(self.queries[run.asked], node, Released(value, self.mechanism, run.draw.amount))
-                found.append((run.asked, "r3", value))
+                found.append((run.asked, "r2" if plan.why == "hard" else "r3", value))
         return found
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<4sQQQI")  # magic, level, rent, since, bytes of the snapshot
 _ENTRY = struct.Struct("<QI")  # amount, bytes of the query
 _MAGIC = b"TL1\0"
-_PARTS = 1 << 16
+PARTS = 1 << 16
+"""Units of a load that one answer by noise takes."""
 _FULL = (1 << 32) - 1
 _DIGITS = Decimal("1e-18")
 _SMALL_BINS = 4096
@@ -37,7 +38,7 @@ _KEPT_BYTES = 128 << 20
 
 def unit_of(direct: Draw) -> Decimal:
     """What a load counts in: 1/65,536 of an answer by noise on this partition alone, rounded up to 18 decimals."""
-    return (direct.amount / _PARTS).quantize(_DIGITS, rounding=ROUND_CEILING)
+    return (direct.amount / PARTS).quantize(_DIGITS, rounding=ROUND_CEILING)
 
 
 class Load:
@@ -59,6 +60,12 @@ class Load:
         import numpy as np
 
         return Load(np.zeros(bins, np.uint32), since)
+
+    def copy(self) -> Load:
+        """One that starts where this one is."""
+        made = Load(self.used.copy(), self.since)
+        made.level, made.rent = self.level, self.rent
+        return made
 
     def share(self, query: Query) -> Decimal:
         """Of all bins, how many the query has."""
