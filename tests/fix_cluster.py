@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from fix_ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -53,12 +54,6 @@ def built() -> locations.Paths:
     return paths
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
 @dataclass
 class Cluster:
     """A running server. `socket` is its data folder's parent; local connections are trusted, TCP wants SCRAM."""
@@ -76,7 +71,7 @@ class Cluster:
         words = [*self.paths.as_server_user(), *command]
         env = {**os.environ, **self.paths.server_environment}
         return subprocess.run(
-            words, check=check, capture_output=True, text=True, env=env, cwd="/", timeout=120, **kwargs
+            words, check=check, capture_output=True, text=True, env=env, cwd="/", timeout=240, **kwargs
         )
 
     def pg_ctl(self, *arguments: str, check: bool = True) -> None:
@@ -88,7 +83,7 @@ class Cluster:
             check=check,
             env=env,
             cwd="/",
-            timeout=120,
+            timeout=240,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -119,10 +114,10 @@ class Cluster:
         (self.data / "pg_hba.conf").write_text(HBA)
 
     def start(self) -> None:
-        self.pg_ctl("-l", str(self.folder / "log"), "-w", "start")
+        self.pg_ctl("-l", str(self.folder / "log"), "-w", "-t", "200", "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        self.pg_ctl("-m", mode, "-w", "stop", check=False)
+        self.pg_ctl("-m", mode, "-w", "-t", "200", "stop", check=False)
 
     def dsn(self, user: str = "postgres", dbname: str = PRIVATE, *, tcp: bool = False, **extra: str) -> str:
         host = "127.0.0.1" if tcp else str(self.folder)

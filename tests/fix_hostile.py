@@ -148,11 +148,11 @@ def binaries() -> Path:
 @pytest.fixture(scope="session")
 def hostile_server() -> Iterator[Server]:
     """Start a cluster as an unprivileged user, with the databases utf8, latin1 and ascii, and stop it afterwards."""
-    directory = Path(tempfile.mkdtemp(prefix="pge-hostile-"))
+    directory = Path(tempfile.mkdtemp(prefix="pge-hostile-", dir="/tmp"))
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     if os.geteuid() == 0:
         shutil.chown(directory, user, user)
-    run = {"user": user, "cwd": directory, "check": True, "capture_output": True, "timeout": 60}
+    run = {"user": user, "cwd": directory, "check": True, "capture_output": True, "timeout": 240}
     if os.geteuid() != 0:
         del run["user"]
     bin_, data = binaries(), directory / "data"
@@ -162,7 +162,7 @@ def hostile_server() -> Iterator[Server]:
         **run,
     )
     subprocess.run(  # type: ignore[call-overload]
-        [bin_ / "pg_ctl", "-D", data, "-w", "-l", directory / "log", "-o", options, "start"], **run
+        [bin_ / "pg_ctl", "-D", data, "-w", "-t", "200", "-l", directory / "log", "-o", options, "start"], **run
     )
     server = Server(directory)
     try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +16,10 @@ from typing import Any
 
 import psycopg
 
-from fix_cluster import PASSWORD, PRIVATE, free_port, private_cluster, standard
+from fix_cluster import PASSWORD, PRIVATE, private_cluster, standard
+from fix_ports import free_port
 from fix_stack import FACADE, Stack
-
-SOON = 15.0
-
-
-def soon(done: Callable[[], Any], seconds: float = SOON) -> bool:
-    end = time.monotonic() + seconds
-    while not done() and time.monotonic() < end:
-        time.sleep(0.05)
-    return bool(done())
+from fix_waiting import PATIENCE, soon
 
 
 def code_of(action: Callable[[], Any]) -> str | None:
@@ -64,7 +58,8 @@ class Proxy:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Lines of the log (format json) with this event."""
-        lines = [json.loads(line) for line in self.log.splitlines()]
+        written, _, _ = self.log.rpartition("\n")
+        lines = [json.loads(line) for line in written.splitlines()]
         return [line for line in lines if line["event"] == name]
 
     def wait_for(self, name: str, times: int = 1) -> list[dict[str, Any]]:
@@ -74,7 +69,7 @@ class Proxy:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = SOON) -> int:
+    def ended(self, seconds: float = PATIENCE) -> int:
         return self.process.wait(seconds)
 
     def write(self, **settings: dict[str, Any]) -> None:
@@ -83,11 +78,24 @@ class Proxy:
 
     def metrics(self) -> dict[str, float]:
         """Sample → number."""
-        port = self.settings["metrics"]["port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+        texts: list[str] = []
+        assert soon(lambda: self._scraped(texts)), "nobody answers on the port of the metrics"
+        samples = [line.rpartition(" ") for line in texts[0].splitlines() if not line.startswith("#")]
         return {name: float(number) for name, _, number in samples}
+
+    def _scraped(self, texts: list[str]) -> bool:
+        """The port opens after the proxy serves; a scrape that takes too long is closed, for a scraper asks again."""
+        port = self.settings["metrics"]["port"]
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer,
+        ):
+            texts.append(answer.read().decode())
+        return bool(texts)
+
+    def counts(self, expected: dict[str, float]) -> bool:
+        """Whether it counts so; a number is on its way while its event is already seen."""
+        return soon(lambda: expected.items() <= self.metrics().items())
 
 
 def write_settings(folder: Path, settings: dict[str, dict[str, Any]]) -> None:
@@ -130,7 +138,9 @@ def proxy_at_work(
     proxy = Proxy(stack, chosen, chosen["listen"]["port"], folder, process)
     try:
         ready = "workers serve" if chosen.get("process", {}).get("workers", 1) > 1 else "listening"
-        assert soon(lambda: ready in proxy.log or process.poll() is not None, 30) and ready in proxy.log, proxy.log
+        assert soon(lambda: ready in proxy.log or process.poll() is not None, 2 * PATIENCE) and ready in proxy.log, (
+            proxy.log
+        )
         yield proxy
     finally:
         proxy.hang_up()

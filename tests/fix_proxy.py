@@ -11,10 +11,10 @@ import os
 import pwd
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_ports import free_port
 from fix_raw import RawClient, keys_of
+from fix_waiting import PATIENCE
 from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
 from pg_epsilon_proxy.server import Directory, ProxyServer
 from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Plan, Refusal, Rewriter, SessionIO
@@ -61,12 +63,6 @@ CREATE POLICY pg_epsilon ON secret FOR SELECT USING (dp.refuse('public.secret'))
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class BareFacade:
     folder: Path
@@ -84,7 +80,9 @@ class BareFacade:
 def _as_server(*words: str) -> None:
     """A postmaster must not hold our pipes, and does not run as root."""
     user = {} if os.geteuid() else {"user": "postgres", "group": pwd.getpwnam("postgres").pw_gid, "extra_groups": []}
-    subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **user)
+    subprocess.run(
+        words, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=240, **user
+    )
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +93,7 @@ def bare_facade() -> Iterator[BareFacade]:
 
 @contextmanager
 def bare_cluster() -> Iterator[BareFacade]:
-    folder = Path(tempfile.mkdtemp(prefix="pge-wire-"))
+    folder = Path(tempfile.mkdtemp(prefix="pge-wire-", dir="/tmp"))
     if not os.geteuid():
         shutil.chown(folder, "postgres")
     folder.chmod(0o755)
@@ -104,7 +102,7 @@ def bare_cluster() -> Iterator[BareFacade]:
     (data / "pg_hba.conf").write_text(HBA)
     with (data / "postgresql.conf").open("a") as out:
         out.write(f"port = {port}\nunix_socket_directories = '{folder}'\nlisten_addresses = '127.0.0.1'\nfsync = off\n")
-    _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "start")
+    _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-w", "-t", "200", "-l", str(folder / "log"), "start")
     try:
         cluster = BareFacade(folder, port)
         with psycopg.connect(host=str(folder), port=port, dbname="postgres", user="postgres", autocommit=True) as c:
@@ -114,12 +112,12 @@ def bare_cluster() -> Iterator[BareFacade]:
         yield cluster
     finally:
         _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
 class FakePrivate:
-    """What reached the private side. slow: seconds that a call takes."""
+    """What reached the private side. A call whose text says `slowly` ends by a cancel only."""
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     cancelled: int = 0
@@ -159,7 +157,7 @@ class FakePlan:
         self._private.calls.append((io.analyst, int(n)))
         if "slowly" in self._sql:
             try:
-                await asyncio.sleep(30)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 self._private.cancelled += 1
                 raise
@@ -238,11 +236,16 @@ class ThreadedProxy:
         return server
 
     def call(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     @property
     def port(self) -> int:
         return self.server.port
+
+    def cpu(self) -> float:
+        """Seconds that the loop has computed: on a busy machine it waits for its turn, and that is not its doing."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
     def conninfo(self, **more: Any) -> dict[str, Any]:
         return {
@@ -257,7 +260,7 @@ class ThreadedProxy:
     def close(self) -> None:
         self.call(self.server.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self.loop.close()
 
 
@@ -278,7 +281,7 @@ def facade_config(cluster: BareFacade, limits: Mapping[str, Any] | None = None, 
     return Config(
         listen=replace(Listen(port=0), **listen),
         facade=Facade(port=cluster.port, dbname="facade", names=("shop",)),
-        limits=replace(Limits(login_timeout=5, max_message=1 << 20, max_sessions=40), **(limits or {})),
+        limits=replace(Limits(login_timeout=PATIENCE, max_message=1 << 20, max_sessions=40), **(limits or {})),
     )
 
 
@@ -309,7 +312,7 @@ def psql(relay: ThreadedProxy, *arguments: str, user: str = "alice", password: s
     environment = {**os.environ, "PGPASSWORD": password, "PGGSSENCMODE": "prefer"}
     words = ["psql", "-X", "-h", "127.0.0.1", "-p", str(relay.port), "-U", user, "-d", "facade", "-A", "-t"]
     return subprocess.run(
-        [*words, *arguments], capture_output=True, text=True, env=environment, timeout=30, check=False, **kwargs
+        [*words, *arguments], capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False, **kwargs
     )
 
 

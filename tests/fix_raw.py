@@ -8,6 +8,7 @@ import hmac
 import socket
 from collections.abc import Sequence
 
+from fix_waiting import PATIENCE, until_closed
 from pg_epsilon_proxy.wire import messages, scram, startup
 
 
@@ -43,7 +44,7 @@ class RawClient:
     def __init__(
         self, port: int, keys: scram.Keys, *, minor: int = 0, source: str = "127.0.0.1", **parameters: str
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0))
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(source, 0))
         self.buffer = b""
         try:
             self._log_in(keys, packet({"user": "alice", "database": "facade", **parameters}, minor))
@@ -82,9 +83,12 @@ class RawClient:
         return int.from_bytes(raw[5:9], "big"), raw[9:]
 
     def receive(self) -> bytes:
-        """One message; empty at the end of the stream."""
+        """One message; empty at the end of the stream, which is a reset if bytes of ours were not read."""
         while len(self.buffer) < 5 or len(self.buffer) < 1 + int.from_bytes(self.buffer[1:5], "big"):
-            data = self.socket.recv(65536)
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionError:
+                data = b""
             if not data:
                 return b""
             self.buffer += data
@@ -128,13 +132,10 @@ def split_messages(data: bytes) -> list[bytes]:
 
 def talk(port: int, data: bytes) -> bytes:
     """Everything that the proxy says to these bytes until it closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
-        s.sendall(data)
-        answer = b""
-        with contextlib.suppress(ConnectionResetError):
-            while part := s.recv(65536):
-                answer += part
-        return answer
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as s:
+        with contextlib.suppress(ConnectionError):  # it may have heard enough before we have said all
+            s.sendall(data)
+        return until_closed(s)
 
 
 def error_code(answer: bytes) -> str:

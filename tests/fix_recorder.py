@@ -277,7 +277,7 @@ class Relay:
         """End it; what it noted."""
         if self._process.poll() is not None:
             return []
-        return read(self._process.communicate(timeout=30)[0])
+        return read(self._process.communicate(timeout=120)[0])
 
 
 if __name__ == "__main__":

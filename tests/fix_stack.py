@@ -16,7 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import PASSWORD, PRIVATE, Cluster, free_port, private_cluster, standard
+from fix_cluster import PASSWORD, PRIVATE, Cluster, private_cluster, standard
+from fix_ports import free_port
+from fix_waiting import PATIENCE
 
 FACADE = "facade"
 
@@ -57,7 +59,7 @@ class Stack:
             "--config",
             str(self.config),
         ]
-        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=240)
         if arguments == ("facade", "sync") and done.returncode == 0 and self.process is not None:
             self._wait_for_policy()
         return done
@@ -66,7 +68,7 @@ class Stack:
         """Until the proxy serves by the facade's version: a busy machine takes seconds to follow a long script."""
         with self.cluster.connect(dbname=FACADE) as conn:
             row = conn.execute("SELECT version FROM dp_state.facade_state").fetchone()
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while row is not None and time.monotonic() < end and self.process is not None and self.process.poll() is None:
             if row[0] in map(int, re.findall(r"policy in force.*? version=(\d+)", self.log)):
                 return
@@ -96,7 +98,7 @@ class Stack:
                 env={**self.environment(), "PG_EPSILON_ADMIN_PASSWORD": PASSWORD},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=240,
             )
             if done.returncode:
                 raise RuntimeError(done.stderr)
@@ -110,7 +112,7 @@ class Stack:
                 stdout=out,
                 stderr=out,
             )
-        end = time.monotonic() + 30
+        end = time.monotonic() + 2 * PATIENCE
         while True:
             try:
                 self.connect().close()

@@ -34,6 +34,7 @@ from pg_epsilon.query.statistics import collect
 from pg_epsilon.refusals import check_not_frozen, closed, locked, not_published
 from pg_epsilon.turbo_engine import PaidFor, TurboEngine
 from pg_epsilon.turbo_owner import Owner
+from pg_epsilon.turbo_why import why_not
 
 _plans: dict[str, Any] = {}
 _pending: dict[str, Plan] = {}
@@ -167,6 +168,8 @@ def _plan(request: Any) -> dict[str, Any]:
     info["charge"] = {"worst": plan_.charge_text() if paid else {}, "best": plan_.best_text() if paid else {}}
     if plan_.decisions:
         info["decide"] = [row for one in plan_.decisions for row in one.alternatives()]
+    if reason := why_not(asked, turbo.views, _texts):
+        info["turbo"] = f"not used: {reason}"
     return {**info, "request": plan_.request.canonical()}
 
 

@@ -296,7 +296,8 @@ class SqlBooks:
             ["bigint", "bytea", "text"],
             [self._view.view, query.id, mechanism],
         )
-        rows = sorted((Node.from_key(row["node"]), row) for row in found)
+        # by node alone: an answer of before a refresh is kept beside the one of now
+        rows = sorted(((Node.from_key(row["node"]), row) for row in found), key=lambda one: one[0])
         return [
             (node, Released(int(row["value"]), mechanism, Decimal(row["amount"])))
             for node, row in rows

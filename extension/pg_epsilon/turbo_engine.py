@@ -113,7 +113,9 @@ class TurboEngine:
                         "Turbo would not answer it: leave it out.",
                     ) from None
             own = {query.id: query for query in queries if not query.trivial}
-            found = Outlook(view.settings.get("forecast"), tuple(own.values()), view.partitioned)
+            found = Outlook(
+                view.settings.get("forecast"), tuple(own.values()), view.partitioned, view.settings.get("partitions")
+            )
             while len(self._outlooks) >= 64:
                 self._outlooks.pop(next(iter(self._outlooks)))
             self._outlooks[key] = found

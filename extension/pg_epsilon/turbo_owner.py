@@ -12,7 +12,7 @@ from typing import Any
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.catalog import Catalog
 from pg_epsilon.catalog_turbo import Part, TurboCatalog, View, attributes_of, check_row_units
-from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.errors import OUT_OF_RANGE, PRIVILEGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.domain import text_sql
@@ -66,7 +66,7 @@ class Owner:
 
         chunk_width: of a hypertable, in microseconds or units of the key: one partition is one chunk.
         """
-        policy = self._catalog.policy(schema, name)
+        policy = self._protected(schema, name)
         check_row_units(policy)
         check(settings)
         _check_partitions(policy, partition_by, attributes, chunk_width)
@@ -138,7 +138,7 @@ class Owner:
         policy, view = self._partitioned(schema, name)
         number = number_of(policy, partition)
         if number is None:
-            raise DPError(OUT_OF_RANGE, "no partition of the declared grid holds this value", "Name a value inside it.")
+            raise DPError(OUT_OF_RANGE, "no partition of the declared grid holds this value", _inside(policy))
         return self._seal_cell(policy, view, cell(policy, number), Decimal(scale) if scale is not None else None)
 
     def seal_until(self, schema: str, name: str, until: str) -> int:
@@ -167,9 +167,24 @@ class Owner:
         policy, view = self._partitioned(schema, name)
         number = number_of(policy, partition)
         if number is None or number not in view.parts or not view.parts[number].sealed:
-            raise DPError(OUT_OF_RANGE, "no sealed partition holds this value", "SELECT * FROM dp.turbo_partition")
+            raise DPError(
+                OUT_OF_RANGE, "no sealed partition holds this value", "SELECT relation, partition, sealed FROM dp.turbo"
+            )
         self._views.reopen(view.view, number)
         return cell(policy, number).leaf
+
+    def _protected(self, schema: str, name: str) -> Policy:
+        """The policy of a protected relation, in an owner's words if it is none."""
+        try:
+            return self._catalog.policy(schema, name)
+        except DPError as error:
+            if error.sqlstate != PRIVILEGE:
+                raise
+            raise DPError(
+                OUT_OF_RANGE,
+                f"{schema}.{name} is not a protected relation that is published",
+                "CALL dp.protect(relation, dataset, ...), declare its columns and dp.publish it first.",
+            ) from None
 
     def _view(self, policy: Policy) -> View:
         view = self._views.view(policy, lock=True)
@@ -187,8 +202,9 @@ class Owner:
         if not view.partitioned or policy.grid is None:
             raise DPError(
                 OUT_OF_RANGE,
-                f"the view of {policy.relation.qualified} has no partitions",
-                "CALL dp.refresh(relation) counts a view without partitions anew.",
+                f"Turbo was enabled for {policy.relation.qualified} without partitions",
+                "CALL dp.refresh(relation) counts it anew; for partitions dp.disable_turbo, then dp.enable_turbo(...,"
+                " partition_by => key, partition_key_is_public => true, scale => rows of a partition).",
             )
         return policy, view
 
@@ -268,11 +284,22 @@ def _declared(policy: Policy, partition_by: str | None, scale: str | None, epsil
         Charge.of("laplace", epsilon=Decimal(epsilon))
         return None
     if scale is not None:
+        if not Decimal(scale).is_finite() or Decimal(scale) < 1:
+            raise DPError(OUT_OF_RANGE, "a scale is at least 1", "It is the number of rows to expect.")
         return Decimal(scale)
     if policy.scale is not None and partition_by is None:
         return policy.scale
+    of = " of a partition" if partition_by is not None else ""
     raise DPError(
         OUT_OF_RANGE,
-        "alpha is a fraction of a public number of rows, and none is declared",
-        "scale => rows to expect (in each partition), or scale_epsilon => 0.01 to buy it once with noise.",
+        f"alpha is a fraction of the public number of rows{of}, and none is declared",
+        f"scale => rows to expect{' in each partition' if of else ''}, or scale_epsilon => 0.01 to buy it with noise.",
     )
+
+
+def _inside(policy: Policy) -> str:
+    """Where the declared grid is."""
+    grid = policy.grid or {}
+    if "list" in grid:
+        return f"Its values: {', '.join(grid['list'][:20])}{', ...' if len(grid['list']) > 20 else ''}."
+    return f"It begins at {grid.get('origin')}."

@@ -109,19 +109,24 @@ class Lifecycle:
             event(log, logging.INFO, "stopped")
 
     async def _unless_stopped(self) -> bool:
-        """Start; False if a signal ended it before it was done."""
+        """Start; False if a signal ended it before. SIGHUP, and what comes with the end of the start, is for later."""
         starting = asyncio.ensure_future(self._runner.start())
-        while True:
+        later: list[signal.Signals] = []
+        while not starting.done():
             waiting = asyncio.ensure_future(self._signals.get())
             await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
+            if not waiting.done():
                 waiting.cancel()
-                await starting
-                return True
-            if waiting.result() != signal.SIGHUP:
+            elif starting.done() or waiting.result() == signal.SIGHUP:
+                later.append(waiting.result())
+            else:
                 starting.cancel()
                 await asyncio.wait({starting})
                 return False
+        await starting
+        for number in later:
+            self._signals.put_nowait(number)
+        return True
 
     async def _serve(self) -> None:
         while True:

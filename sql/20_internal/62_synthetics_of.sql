@@ -1,18 +1,36 @@
+CREATE FUNCTION dp._type_text(type oid, typmod integer, collation_ oid) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format_type(type, typmod) || COALESCE((SELECT format(' COLLATE %I.%I', n.nspname, o.collname) FROM pg_collation o JOIN pg_namespace n ON n.oid = o.collnamespace WHERE o.oid = collation_), '')
+$$;
+COMMENT ON FUNCTION dp._type_text(oid, integer, oid) IS 'A column''s type and collation, as in CREATE TABLE.';
+REVOKE ALL ON FUNCTION dp._type_text(oid, integer, oid) FROM PUBLIC;
+
 CREATE FUNCTION dp._synthetic_flaws(relation oid, synthetic oid, columns name[], weight name) RETURNS TABLE (problem text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  -- what the table is comes first: nobody should be told to change the columns of a protected one
+  SELECT format('%s is not an ordinary table', _synthetic_flaws.synthetic::regclass), 'Copy its rows into an ordinary, permanent table of your own.'
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid = _synthetic_flaws.synthetic AND (c.relkind <> 'r' OR c.relpersistence = 't' OR n.nspname IN ('dp', 'information_schema') OR n.nspname ~ '^pg_')
+  UNION ALL
+  SELECT format('%s is protected itself, or holds rows of a protected relation', _synthetic_flaws.synthetic::regclass),
+         'A synthetic table is public: keep its rows in a table apart, neither protected nor a part or parent of a protected one.'
+  WHERE EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _synthetic_flaws.synthetic) OR EXISTS (SELECT FROM dp._protected_kin(_synthetic_flaws.synthetic::regclass))
+  UNION ALL
   SELECT format('column %I of %s is missing from its synthetic copy %s', u.n, _synthetic_flaws.relation::regclass, _synthetic_flaws.synthetic::regclass),
-         format('ALTER TABLE %s ADD COLUMN %I with the same type, or another column under that name.', _synthetic_flaws.synthetic::regclass, u.n)
+         COALESCE((SELECT format('ALTER TABLE %s ADD COLUMN %I %s, or rename the column that stands for it.', _synthetic_flaws.synthetic::regclass, u.n, dp._type_text(a.atttypid, a.atttypmod, a.attcollation))
+                   FROM pg_attribute a WHERE a.attrelid = _synthetic_flaws.relation AND a.attname = u.n AND a.attnum > 0 AND NOT a.attisdropped),
+                  format('Rename the column of %s that stands for it, as it was renamed in %s.', _synthetic_flaws.synthetic::regclass, _synthetic_flaws.relation::regclass))
   FROM unnest(_synthetic_flaws.columns) u(n)
   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = _synthetic_flaws.synthetic AND a.attname = u.n AND a.attnum > 0 AND NOT a.attisdropped)
   UNION ALL
   SELECT format('%s, of which %s is a synthetic copy, has no column %I any more', _synthetic_flaws.relation::regclass, _synthetic_flaws.synthetic::regclass, u.n),
-         'CALL dp.register_synthetic(relation, synthetic, provenance, ...) again, with the columns of now.'
+         -- not dp.register_synthetic: that would be charged as a new release
+         format('Do the same to the copy: ALTER TABLE %1$s RENAME COLUMN %2$I TO its new name, or ALTER TABLE %1$s DROP COLUMN %2$I', _synthetic_flaws.synthetic::regclass, u.n)
   FROM unnest(_synthetic_flaws.columns) u(n)
   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = _synthetic_flaws.relation AND a.attname = u.n AND a.attnum > 0 AND NOT a.attisdropped)
   UNION ALL
   SELECT format('column %I has another type or collation in %s than in the synthetic copy %s', a.attname, _synthetic_flaws.relation::regclass, _synthetic_flaws.synthetic::regclass),
-         format('ALTER TABLE %s ALTER COLUMN %I TYPE %s%s', _synthetic_flaws.synthetic::regclass, a.attname, format_type(a.atttypid, a.atttypmod),
-                (SELECT format(' COLLATE %I.%I', n.nspname, o.collname) FROM pg_collation o JOIN pg_namespace n ON n.oid = o.collnamespace WHERE o.oid = a.attcollation))
+         format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', _synthetic_flaws.synthetic::regclass, a.attname, dp._type_text(a.atttypid, a.atttypmod, a.attcollation))
   FROM unnest(_synthetic_flaws.columns) u(n)
   JOIN pg_attribute a ON a.attrelid = _synthetic_flaws.relation AND a.attname = u.n AND a.attnum > 0 AND NOT a.attisdropped
   JOIN pg_attribute b ON b.attrelid = _synthetic_flaws.synthetic AND b.attname = u.n AND b.attnum > 0 AND NOT b.attisdropped
@@ -27,14 +45,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('the weight column %I of %s is a column of %s too', _synthetic_flaws.weight, _synthetic_flaws.synthetic::regclass, _synthetic_flaws.relation::regclass),
          'A weight says how many rows a synthetic row stands for: give it a name that the private relation does not use.'
   WHERE EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = _synthetic_flaws.relation AND a.attname = _synthetic_flaws.weight AND a.attnum > 0 AND NOT a.attisdropped)
-  UNION ALL
-  SELECT format('%s is not an ordinary table', _synthetic_flaws.synthetic::regclass), 'Copy its rows into an ordinary, permanent table of your own.'
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.oid = _synthetic_flaws.synthetic AND (c.relkind <> 'r' OR c.relpersistence = 't' OR n.nspname IN ('dp', 'information_schema') OR n.nspname ~ '^pg_')
-  UNION ALL
-  SELECT format('%s is protected itself, or holds rows of a protected relation', _synthetic_flaws.synthetic::regclass),
-         'A synthetic table is public: keep its rows in a table apart, neither protected nor a part or parent of a protected one.'
-  WHERE EXISTS (SELECT FROM dp.relation_policy p WHERE p.relation = _synthetic_flaws.synthetic) OR EXISTS (SELECT FROM dp._protected_kin(_synthetic_flaws.synthetic::regclass))
   UNION ALL
   SELECT format('a foreign key ties the rows of %s to those of %s, which is protected', _synthetic_flaws.synthetic::regclass, k.confrelid::regclass),
          format('ALTER TABLE %s DROP CONSTRAINT %I: a deleted private row must not change a public table.', _synthetic_flaws.synthetic::regclass, k.conname)

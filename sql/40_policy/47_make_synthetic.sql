@@ -7,6 +7,10 @@ DECLARE
   question jsonb;
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.make_synthetic');
+  IF NOT EXISTS (SELECT FROM dp.publication b JOIN dp.relation_policy p ON p.relation = b.relation WHERE b.relation = _synthesize.relation AND b.kind = 'protected') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not a protected relation that is published', relation),
+      HINT = 'CALL dp.protect(relation, dataset), dp.describe_column for each column, and dp.publish(relation) first: the copy is made of what is declared.';
+  END IF;
   SELECT request || jsonb_build_object('version', 1, 'call', 'make_synthetic', 'from', jsonb_build_object('schema', n.nspname, 'name', c.relname)) INTO question
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
   reply := dp._channel_ask(format('SELECT dp._charge(%L, %L, %L)', id, 'dp_planner', question), id);
@@ -99,7 +103,9 @@ BEGIN
   END IF;
   target := format('%I.%I', names[1], names[2]);
   IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = names[1] AND c.relname = names[2]) THEN
-    RAISE EXCEPTION USING ERRCODE = '42P07', MESSAGE = format('%s already exists', target), HINT = 'DROP it first (its release stays and is used again for nothing), or give another name: synthetic => ''...''.';
+    RAISE EXCEPTION USING ERRCODE = '42P07', MESSAGE = format('%s already exists', target), HINT = CASE WHEN EXISTS (SELECT FROM dp.published p WHERE p.relation = target AND p.provenance = 'generated')
+             THEN format('DROP TABLE %s first (its release stays and is used again for nothing), or give another name: synthetic => %L', target, names[2] || '_2')
+             ELSE format('Give another name: synthetic => %L', names[2] || '_syn') END;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = names[1] AND has_schema_privilege(n.oid, 'CREATE')) THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('you may not create tables in schema %I', names[1]), HINT = 'Name another schema: synthetic => ''mine.adult_syn''.';

@@ -8,7 +8,6 @@ line says.
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import psycopg
@@ -16,6 +15,7 @@ import pytest
 from attack_lines import Attack, Mallory, Seen, attacks
 
 from fix_stack import Stack, stack_at_work
+from fix_waiting import soon
 
 FILES = [f"attacks{part}.sql" for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls")]
 EVERY = [attack for file in FILES for attack in attacks(file)]
@@ -70,16 +70,16 @@ ACCOUNTS = (
 
 def _wait_for(stack: Stack, table: str) -> None:
     """The facade follows the policy in its own time."""
-    end = time.monotonic() + 20
-    while True:
+
+    def there() -> bool:
         try:
             with stack.connect("bob") as bob:
                 bob.execute(f"SELECT FROM {table}".encode())
-                return
         except psycopg.errors.UndefinedTable:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+            return False
+        return True
+
+    assert soon(there)
 
 
 def _enter(stack: Stack, script: str) -> None:

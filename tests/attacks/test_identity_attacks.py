@@ -16,6 +16,7 @@ import pytest
 from fix_cluster import PASSWORD
 from fix_raw import RawClient, Refused, keys_of, packet, sasl_first
 from fix_stack import FACADE, Stack
+from fix_waiting import PATIENCE, SLEEPING, backends, soon, until_closed
 from pg_epsilon_proxy.wire import messages, scram
 
 NONCE = "abcdefghijklmnopqrstuvwx"
@@ -39,7 +40,7 @@ class Login:
     """A SCRAM exchange by hand, from the start-up packet on."""
 
     def __init__(self, stack: Stack, parameters: list[tuple[str, str]]) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", stack.port), timeout=10, source_address=(SOURCE, 0))
+        self.socket = socket.create_connection(("127.0.0.1", stack.port), timeout=PATIENCE, source_address=(SOURCE, 0))
         body = b"".join(part.encode() + b"\0" for pair in parameters for part in pair) + b"\0"
         self.socket.sendall((len(body) + 8).to_bytes(4, "big") + (3 << 16).to_bytes(4, "big") + body)
         self.kind, self.body = self.receive()
@@ -51,7 +52,10 @@ class Login:
     def _exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            part = self.socket.recv(count - len(data))
+            try:
+                part = self.socket.recv(count - len(data))
+            except ConnectionError:  # it was closed with bytes of ours unread
+                part = b""
             if not part:
                 return b""
             data += part
@@ -210,12 +214,15 @@ def test_cancel_of_anothers_session(stack: Stack, keys: dict[str, scram.Keys]) -
         opened.callback(mine.close)
         other = RawClient(stack.port, keys["bob"], source=SOURCE, user="bob")
         opened.callback(other.close)
-        other.send(messages.query(b"SELECT pg_sleep(0.5), 'done'"))
+        other.send(messages.query(b"SELECT pg_sleep(1), 'done'"))
+        with stack.cluster.connect() as root:
+            assert soon(lambda: backends(root, SLEEPING))
         pid, _ = other.key
         _, key = mine.key
-        with socket.create_connection(("127.0.0.1", stack.port), timeout=5) as request:
+        with socket.create_connection(("127.0.0.1", stack.port), timeout=PATIENCE) as request:
             body = (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key
             request.sendall((len(body) + 4).to_bytes(4, "big") + body)
+            assert until_closed(request) == b""
         assert any(b"done" in raw for raw in other.until(b"Z"))
 
 
@@ -231,7 +238,7 @@ def test_notifications_between_analysts_hold_what_they_wrote_and_nothing_else(
     with stack.connect() as alice, stack.connect("bob") as bob:
         bob.execute("LISTEN talk")
         alice.execute("NOTIFY talk, 'hello'")
-        assert [notify.payload for notify in bob.notifies(timeout=1, stop_after=1)] == ["hello"]
+        assert [notify.payload for notify in bob.notifies(timeout=PATIENCE, stop_after=1)] == ["hello"]
         with pytest.raises(psycopg.DatabaseError) as refused:
             alice.execute("SELECT pg_notify('talk', age::text) FROM people")
         assert refused.value.sqlstate in ("DP002", "DP003")
@@ -270,12 +277,12 @@ def test_locks_of_one_stop_no_question_of_another(stack: Stack) -> None:
         alice.execute("SELECT pg_advisory_lock(g), pg_advisory_lock(g, g) FROM generate_series(-5, 200) g")
         alice.execute("BEGIN")
         alice.execute("SELECT count(*) FROM people WHERE age > 61")
-        bob.execute("SET statement_timeout = '5s'")
+        bob.execute("SET statement_timeout = '60s'")
         assert bob.execute("SELECT count(*) FROM people WHERE age > 62").fetchone() is not None
         alice.execute("ROLLBACK")
     with stack.cluster.connect("alice", tcp=True) as alice, stack.cluster.connect("bob", tcp=True) as bob:
         alice.execute("SELECT pg_advisory_lock(g), pg_advisory_lock(g, g) FROM generate_series(-5, 200) g")
-        bob.execute("SET statement_timeout = '5s'")
+        bob.execute("SET statement_timeout = '60s'")
         assert bob.execute("SELECT dp_count('people', 'age > 63')").fetchone() is not None
 
 
@@ -291,10 +298,8 @@ def test_the_facade_has_no_extension_that_knows_other_data(stack: Stack) -> None
 
 
 def test_the_packet_of_another_protocol_is_no_login(stack: Stack) -> None:
-    with socket.create_connection(("127.0.0.1", stack.port), timeout=5, source_address=(SOURCE, 0)) as s:
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=PATIENCE, source_address=(SOURCE, 0)) as s:
         s.sendall(packet({"user": "alice", "database": FACADE}) + messages.query(b"SELECT 1"))
-        answer = b""
-        while part := s.recv(65536):
-            answer += part
+        answer = until_closed(s)
     assert b"\0C08P01\0" in answer
     assert b"SELECT 1" not in answer

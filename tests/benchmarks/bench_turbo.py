@@ -61,10 +61,10 @@ def one_table(name: str, source: str, skew: float, alpha: Fraction = ALPHA, coun
     return build
 
 
-def parted(name: str, source: str, skew: float, kind: str) -> Build:
+def parted(name: str, source: str, skew: float, kind: str, count: int = MANY) -> Build:
     def build(share: float) -> Case:
         load = covid() if source == "covid" else citibike()
-        queries = asked(load, MANY * share, skew)
+        queries = asked(load, count * share if count == MANY else count, skew)
         shape = view(load, COVID_TREE if source == "covid" else CITIBIKE_TREE, warm=kind == "warm")
         spans = windows(queries, 50, SEED) if kind == "static" else stream(queries, 50, SEED)
         return Case(name, load, shape, queries, spans, growing=kind != "static")
@@ -92,6 +92,12 @@ EXPERIMENTS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "stream-covid-k0-warm": (parted("stream-covid-k0-warm", "covid", 0, "warm"), PARTITIONED_SMALL),
     "stream-covid-k1-warm": (parted("stream-covid-k1-warm", "covid", 1, "warm"), PARTITIONED_SMALL),
     "stream-citibike-k0-warm": (parted("stream-citibike-k0-warm", "citibike", 0, "warm"), PARTITIONED),
+    # so few questions on 50 partitions that a synopsis does not pay, about pays, and pays
+    **{
+        f"{kind}-{count}": (parted(f"{kind}-{count}", "covid", 0, kind, count), ("turbo", "exact", "synopsis", *AUTO))
+        for kind in ("static", "warm")
+        for count in (200, 1000, 2000, 3000)
+    },
 }
 
 

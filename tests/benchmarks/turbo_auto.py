@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,14 +30,14 @@ def undeclared(case: Case) -> Outlook:
 
 
 def forecast(case: Case) -> Outlook:
-    """The owner knows how many distinct questions there will be."""
+    """The owner knows how many distinct questions there will be, and partitions."""
     distinct = len(np.unique(np.column_stack([case.asked, case.spans]), axis=0))
-    return Outlook(forecast=distinct, partitioned=case.partitions > 1)
+    return Outlook(distinct, (), case.partitions > 1, case.partitions)
 
 
 def declared(case: Case) -> Outlook:
     """The owner lists the pool, and knows how many distinct questions there will be."""
-    return Outlook(forecast(case).forecast, tuple(case.load.pool), case.partitions > 1)
+    return replace(forecast(case), workload=tuple(case.load.pool))
 
 
 def run(case: Case, method: str, outlook: Outlook) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ssl
-import time
 import uuid
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -15,6 +14,7 @@ import asyncpg
 import pytest
 
 from fix_drivers import NEAR, DriversStack
+from fix_waiting import PATIENCE
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 BY_CODE = "SELECT code, count(*) AS n FROM samples GROUP BY code ORDER BY code"
@@ -239,7 +239,7 @@ async def test_listeners(drivers_stack: DriversStack, alice: Any) -> None:
     other = await session(drivers_stack)
     await other.execute("NOTIFY mine, 'hello'")
     await other.close()
-    assert await asyncio.wait_for(heard.get(), 10) == ("mine", "hello")
+    assert await asyncio.wait_for(heard.get(), PATIENCE) == ("mine", "hello")
     said: list[Any] = []
     alice.add_log_listener(lambda _c, message: said.append((message.severity, message.message)))
     await alice.execute("SET dp.notices = on")
@@ -249,10 +249,9 @@ async def test_listeners(drivers_stack: DriversStack, alice: Any) -> None:
 
 
 async def test_a_time_limit_cancels(alice: Any) -> None:
-    started = time.monotonic()
+    """The statement runs when its time is over: a cancel that comes before it means nothing."""
     with pytest.raises(asyncio.TimeoutError):
-        await alice.fetchval("SELECT pg_sleep(30)", timeout=0.3)
-    assert time.monotonic() - started < 15
+        await alice.fetchval("SELECT pg_sleep(600)", timeout=2)
     assert isinstance(await alice.fetchval(COUNT), int)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from fix_cluster import PASSWORD, PRIVATE, Cluster
 from fix_proxy import ThreadedProxy
+from fix_waiting import soon
 from pg_epsilon_proxy.config import Config, Facade, Listen, Private
 from pg_epsilon_proxy.policy import FacadeSource
 from pg_epsilon_proxy.server import Directory
@@ -39,7 +39,7 @@ def command(config: Config, cluster: Cluster, *words: str, host: str = "127.0.0.
         "PG_EPSILON_PRIVATE_PASSWORD": PASSWORD,
     }
     words = (sys.executable, "-m", "pg_epsilon_proxy.cli", *words)
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,6 @@ def proxy(config: Config, cluster: Cluster) -> Iterator[ThreadedProxy]:
 def alice(proxy: ThreadedProxy) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(**proxy.conninfo(dbname=PRIVATE, autocommit=True)) as connection:
         yield connection
-
-
-def soon(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return done()
 
 
 @pytest.mark.parametrize("parameters", [None, (30,)])

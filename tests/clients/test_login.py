@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 
 import asyncpg
 import psycopg
@@ -12,6 +11,7 @@ import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, psql, start_proxy
 from fix_raw import error_code, talk
+from fix_waiting import PATIENCE, soon
 from pg_epsilon_proxy.wire import messages, startup
 
 
@@ -42,7 +42,7 @@ def test_facade_own_login_rules_hold(relay: ThreadedProxy, user: str, error: str
 
 def test_unknown_user_gets_a_stable_salt(relay: ThreadedProxy) -> None:
     def challenge(user: str, nonce: str) -> bytes:
-        with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as s:
+        with socket.create_connection(("127.0.0.1", relay.port), timeout=PATIENCE) as s:
             s.sendall(startup.startup_packet({"user": user}))
             s.recv(1000)
             first = f"n,,n=,r={nonce}".encode()
@@ -86,7 +86,7 @@ def test_bad_beginnings_end_with_a_fatal_error(relay: ThreadedProxy, packet: byt
 
 def test_gss_and_tls_requests_get_n(relay: ThreadedProxy) -> None:
     gss = (8).to_bytes(4, "big") + startup.GSS_CODE.to_bytes(4, "big")
-    with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", relay.port), timeout=PATIENCE) as s:
         for request in (gss, startup.SSL_REQUEST):
             s.sendall(request)
             assert s.recv(10) == b"N"
@@ -99,16 +99,14 @@ def test_a_broken_facade_serves_nobody(bare_facade: BareFacade) -> None:
         with psycopg.connect(**proxy.conninfo(autocommit=True)) as connection:
             private.problems.append("public.secret has no net")
             proxy.loop.call_soon_threadsafe(proxy.source.notify)
-            deadline = time.monotonic() + 5
-            while proxy.server.sessions and time.monotonic() < deadline:
-                time.sleep(0.02)
+            assert soon(lambda: not proxy.server.sessions)
             with pytest.raises(psycopg.DatabaseError, match="the proxy is not ready"):
                 connection.execute("SELECT 1")
         with pytest.raises(psycopg.OperationalError, match="the proxy is not ready"):
             psycopg.connect(**proxy.conninfo())
         private.problems.clear()
         proxy.loop.call_soon_threadsafe(proxy.source.notify)
-        time.sleep(0.2)
+        assert soon(lambda: proxy.server.policy.serving)
         with psycopg.connect(**proxy.conninfo()) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     finally:
@@ -127,7 +125,4 @@ def test_sessions_leave_nothing_behind(relay: ThreadedProxy, bare_facade: BareFa
         await asyncio.gather(*(one() for _ in range(20)))
 
     asyncio.run(many())
-    deadline = time.monotonic() + 5
-    while relay.server.sessions and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert relay.server.sessions == 0
+    assert soon(lambda: relay.server.sessions == 0)

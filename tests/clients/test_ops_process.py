@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import PASSWORD, PRIVATE, free_port
-from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work, soon
+from fix_cluster import PASSWORD, PRIVATE
+from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work
+from fix_ports import free_port
 from fix_stack import Stack
+from fix_waiting import LOCKED, PATIENCE, SLEEPING, backends, cancelling, soon, until_closed
 from pg_epsilon_proxy.config import ConfigError, load
 from pg_epsilon_proxy.preflight import preflight
 
@@ -46,16 +47,16 @@ def pair(databases: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.mark.parametrize("workers", [1, 2])
 def test_drain_lets_work_finish_and_sends_the_idle_away(databases: Stack, tmp_path: Path, workers: int) -> None:
     """Idle: 57P01 at once. A running statement: its answer, then 57P01. An open transaction: until its COMMIT."""
-    settings: dict[str, Any] = {"process": {"workers": workers, "drain_timeout": 20}}
-    with proxy_at_work(databases, tmp_path, **settings) as proxy:
+    settings: dict[str, Any] = {"process": {"workers": workers, "drain_timeout": 600}}
+    with proxy_at_work(databases, tmp_path, **settings) as proxy, databases.cluster.connect() as root:
         idle, running, open_ = (proxy.connect() for _ in range(3))
         open_.execute("BEGIN")
         answers: list[Any] = []
-        asking = threading.Thread(target=lambda: answers.append(running.execute("SELECT pg_sleep(1), 7").fetchone()))
+        asking = threading.Thread(target=lambda: answers.append(running.execute("SELECT pg_sleep(2), 7").fetchone()))
         asking.start()
-        time.sleep(0.3)
+        assert soon(lambda: backends(root, SLEEPING))
         proxy.signal(signal.SIGTERM)
-        assert code_of(lambda: idle.execute("SELECT 1")) in (None, "57P01"), "it may come in at the last moment"
+        assert code_of(lambda: idle.execute("SELECT 1")) in (None, "57P01", "lost"), "it may come at the last moment"
         assert soon(lambda: code_of(lambda: idle.execute("SELECT 1")) in ("57P01", "lost"))
         assert soon(lambda: code_of(lambda: proxy.connect().close()) == "lost"), "nobody new is accepted"
         asking.join()
@@ -71,7 +72,7 @@ def test_drain_lets_work_finish_and_sends_the_idle_away(databases: Stack, tmp_pa
 
 @pytest.mark.parametrize("how", ["time limit", "second signal"])
 def test_a_drain_ends(databases: Stack, tmp_path: Path, how: str) -> None:
-    timeout = 1 if how == "time limit" else 60
+    timeout = 1 if how == "time limit" else 600
     with proxy_at_work(databases, tmp_path, process={"drain_timeout": timeout}) as proxy:
         alice = proxy.connect()
         alice.execute("BEGIN")
@@ -79,9 +80,7 @@ def test_a_drain_ends(databases: Stack, tmp_path: Path, how: str) -> None:
         if how == "second signal":
             proxy.wait_for("draining")
             proxy.signal(signal.SIGTERM)
-        started = time.monotonic()
         assert proxy.ended() == 0
-        assert time.monotonic() - started < 10
         assert code_of(lambda: alice.execute("SELECT 1")) == "57P01"
 
 
@@ -141,7 +140,7 @@ def test_a_broken_file_keeps_the_old_settings(pair: Proxy, broken: str) -> None:
 def test_what_systemd_is_told(databases: Stack, tmp_path: Path, workers: int) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "notify"))
-        heard.settimeout(10)
+        heard.settimeout(PATIENCE)
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
         with proxy_at_work(databases, tmp_path, environment, process={"workers": workers}) as proxy:
             assert heard.recv(1000).decode().split("\n")[:2] == ["READY=1", f"MAINPID={proxy.process.pid}"]
@@ -161,7 +160,7 @@ def test_a_database_that_is_away_is_an_exit_status(databases: Stack, tmp_path: P
         environment = {"PG_EPSILON_PRIVATE_PORT": str(free_port()), "PG_EPSILON_PROCESS_WORKERS": workers}
         command = [str(databases.cluster.paths.python), "-m", "pg_epsilon_proxy.cli", "proxy"]
         done = subprocess.run(
-            command, env={**databases.environment(), **environment}, capture_output=True, text=True, timeout=60
+            command, env={**databases.environment(), **environment}, capture_output=True, text=True, timeout=240
         )
         assert done.returncode == 1, done.stderr
         assert "Connect call failed" in done.stderr.splitlines()[-1]
@@ -197,13 +196,10 @@ def test_a_cancel_finds_its_session_in_any_worker(pair: Proxy) -> None:
     for several in sessions.values():
         connection = several[0]
         for _ in range(10):
-            threading.Timer(0.1, connection.cancel).start()
-            started = time.monotonic()
-            assert code_of(lambda c=connection: c.execute("SELECT pg_sleep(20)")) == "57014"
-            assert time.monotonic() - started < 10
+            with cancelling(connection.cancel, pair.stack.cluster.connect):
+                assert code_of(lambda c=connection: c.execute("SELECT pg_sleep(600)")) == "57014"
     pair.hang_up()
-    metrics = pair.metrics()
-    assert metrics['pg_epsilon_cancels_total{found="yes"}'] >= 20
+    assert soon(lambda: pair.metrics().get('pg_epsilon_cancels_total{found="yes"}', 0) >= 20)
 
 
 def test_a_cancel_reaches_a_running_dp_call_in_any_worker(pair: Proxy) -> None:
@@ -212,11 +208,10 @@ def test_a_cancel_reaches_a_running_dp_call_in_any_worker(pair: Proxy) -> None:
         for several in sessions.values():
             holder.execute("BEGIN; LOCK dp.account IN EXCLUSIVE MODE")
             for times in range(3):
-                threading.Timer(0.3, several[0].cancel).start()
-                started = time.monotonic()
                 asked = COUNT.format(40 + times)
-                assert code_of(lambda c=several[0], sql=asked: c.execute(sql)) == "57014"
-                assert time.monotonic() - started < 4, "before the lock's own time limit"
+                with cancelling(several[0].cancel, pair.stack.cluster.connect, LOCKED):
+                    # the lock's own time limit would be DP006
+                    assert code_of(lambda c=several[0], sql=asked: c.execute(sql)) == "57014"
             holder.execute("COMMIT")
     pair.hang_up()
 
@@ -226,14 +221,13 @@ def test_psql_cancels_over_two_workers(pair: Proxy) -> None:
     where = f"host=127.0.0.1 port={pair.port} user=alice dbname={PRIVATE}"
     for _ in range(4):
         psql = subprocess.Popen(
-            ["psql", "-X", "-d", where, "-c", "SELECT pg_sleep(20)"],
+            ["psql", "-X", "-d", where, "-c", "SELECT pg_sleep(600)"],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(20)' AND state = 'active'"
         with pair.stack.cluster.connect() as root:
-            assert soon(lambda root=root, sql=sleeping: (root.execute(sql).fetchone() or (0,))[0] == 1)
+            assert soon(lambda root=root: backends(root, SLEEPING) == 1)
         psql.send_signal(signal.SIGINT)
-        assert "canceling statement due to user request" in psql.communicate(timeout=10)[1]
+        assert "canceling statement due to user request" in psql.communicate(timeout=PATIENCE)[1]
 
 
 def test_a_wrong_key_cancels_nothing_anywhere(pair: Proxy) -> None:
@@ -245,10 +239,10 @@ def test_a_wrong_key_cancels_nothing_anywhere(pair: Proxy) -> None:
         for key in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"abcd", b"1234"):
             with socket.create_connection(("127.0.0.1", pair.port)) as wrong:
                 wrong.sendall((16).to_bytes(4, "big") + (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key)
-                assert wrong.recv(10) == b""
+                assert until_closed(wrong) == b""
         done.join()
         assert alice.execute("SELECT 1").fetchone() == (1,)
-    assert pair.metrics()['pg_epsilon_cancels_total{found="no"}'] - missed == 4
+    assert pair.counts({'pg_epsilon_cancels_total{found="no"}': missed + 4})
 
 
 def test_a_unix_socket_is_served_by_all_workers(pair: Proxy) -> None:
@@ -284,8 +278,7 @@ def test_a_worker_that_ends_is_replaced_and_the_other_serves_on(pair: Proxy, how
     (other,) = set(sessions) - {ended}
     assert code_of(lambda: sessions[ended][0].execute("SELECT 1")) == told
     assert sessions[other][0].execute("SELECT 1").fetchone() == (1,)
-    assert soon(lambda: pair.metrics()["pg_epsilon_workers"] == 2)
-    assert pair.metrics()["pg_epsilon_worker_restarts_total"] == restarts + 1
+    assert pair.counts({"pg_epsilon_workers": 2, "pg_epsilon_worker_restarts_total": restarts + 1})
     with pair.connect() as alice:
         assert alice.execute("SELECT 1").fetchone() == (1,)
     pair.hang_up()

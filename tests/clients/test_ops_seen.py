@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from fix_cluster import PASSWORD
-from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work, soon
+from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work
 from fix_stack import Stack
+from fix_waiting import PATIENCE, soon
 
 SECRET = "zyzzyva"  # in every literal below, in any case and form
 
@@ -104,7 +105,7 @@ def test_events_say_what_an_operator_needs(databases: Stack, tmp_path: Path) -> 
         begun = proxy.events("session begins")[0]
         facts = {"user": "alice", "address": "127.0.0.1", "tls": "off", "protocol": "3.0", "session": ended["session"]}
         assert facts.items() <= begun.items()
-        assert ended["how"] == "closed" and 0 < ended["seconds"] < 60
+        assert ended["how"] == "closed" and 0 < ended["seconds"] < 600
         calls = proxy.events("dp call")
         assert [call["path"] for call in calls] == ["paid", "cached", "free", "refused"]
         assert calls[0]["request"] == calls[1]["request"] and calls[0]["ms"] > 0
@@ -138,7 +139,6 @@ def test_metrics_count_what_happened(databases: Stack, tmp_path: Path, workers: 
             made_up = f"DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = 'ZZ00{number}'; END $$"
             assert code_of(lambda s=session, sql=made_up: s.execute(sql)) == f"ZZ00{number}"
         assert code_of(lambda: proxy.connect(password="wrong")) is not None
-        now = proxy.metrics()
         expected = {
             "pg_epsilon_sessions": 6,
             'pg_epsilon_sessions_total{tls="off"}': 6,
@@ -152,24 +152,27 @@ def test_metrics_count_what_happened(databases: Stack, tmp_path: Path, workers: 
             'pg_epsilon_budget_epsilon{dataset="people"}': 10,
             'pg_epsilon_budget_frozen{dataset="people"}': 0,
         }
-        assert {name: now.get(name) for name in expected} == expected
-        assert soon(lambda: 0 < proxy.metrics()['pg_epsilon_budget_used_ratio{dataset="people"}'] < 1)
-        assert 0 < proxy.metrics()['pg_epsilon_budget_epsilon_left{dataset="people"}'] < 10
+        assert proxy.counts(expected), {name: proxy.metrics().get(name) for name in expected}
+        now = proxy.metrics()
+        used = 'pg_epsilon_budget_used_ratio{dataset="people"}'
+        assert soon(lambda: 0 < proxy.metrics().get(used, 0) < 1)
+        left = 'pg_epsilon_budget_epsilon_left{dataset="people"}'
+        assert soon(lambda: 0 < proxy.metrics().get(left, 0) < 10)
         with databases.cluster.connect() as root:
             version = root.execute("SELECT version FROM dp.policy_state").fetchone()
         assert version is not None and now["pg_epsilon_policy_version"] == version[0]
         assert not [name for name in now if "ZZ00" in name or "alice" in name]
         proxy.hang_up()
-        assert soon(lambda: proxy.metrics()["pg_epsilon_sessions"] == 0)
+        assert proxy.counts({"pg_epsilon_sessions": 0})
 
 
 def test_numbers_are_told_also_when_the_database_is_stuck(databases: Stack, tmp_path: Path) -> None:
     with proxy_at_work(databases, tmp_path, metrics={"port": "free"}, process={"workers": 2}) as proxy:
         with databases.cluster.connect() as holder:
             holder.execute("BEGIN; LOCK dp.dataset IN ACCESS EXCLUSIVE MODE")
+            assert proxy.counts({"pg_epsilon_workers": 2})
             numbers = proxy.metrics()
             holder.execute("ROLLBACK")
-        assert numbers["pg_epsilon_workers"] == 2
         assert 'pg_epsilon_budget_epsilon{dataset="people"}' not in numbers
         assert soon(lambda: 'pg_epsilon_budget_epsilon{dataset="people"}' in proxy.metrics())
 
@@ -180,7 +183,7 @@ def test_the_metrics_port_understands_little(databases: Stack, tmp_path: Path) -
 
         def status(path: str, data: bytes | None = None) -> int:
             try:
-                with urllib.request.urlopen(place + path, data=data, timeout=10) as answer:  # noqa: S310
+                with urllib.request.urlopen(place + path, data=data, timeout=PATIENCE) as answer:  # noqa: S310
                     return int(answer.status)
             except urllib.error.HTTPError as error:
                 error.close()

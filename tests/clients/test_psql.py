@@ -11,12 +11,13 @@ from shapes import margin, truth
 
 from fix_cluster import PASSWORD
 from fix_stack import Stack
+from fix_waiting import PATIENCE
 
 
 def psql(stack: Stack, script: str, *options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
     """Run a script; errors do not end it unless an option says so."""
     words = [str(stack.cluster.paths.bindir / "psql"), "-X", "-d", stack.dsn(user), *options]
-    return subprocess.run(words, input=script, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, input=script, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def lines(stack: Stack, script: str, *options: str) -> list[str]:
@@ -226,8 +227,8 @@ def test_explain_and_budget(stack: Stack) -> None:
 def test_wrong_password_and_unknown_role(stack: Stack) -> None:
     words = [str(stack.cluster.paths.bindir / "psql"), "-X", "-c", "SELECT 1", "-d"]
     wrong = subprocess.run(
-        [*words, stack.dsn(password="wrong " + PASSWORD)], capture_output=True, text=True, timeout=30
+        [*words, stack.dsn(password="wrong " + PASSWORD)], capture_output=True, text=True, timeout=PATIENCE
     )
-    nobody = subprocess.run([*words, stack.dsn("nobody")], capture_output=True, text=True, timeout=30)
+    nobody = subprocess.run([*words, stack.dsn("nobody")], capture_output=True, text=True, timeout=PATIENCE)
     assert wrong.returncode == nobody.returncode == 2
     assert "password authentication failed" in wrong.stderr and "password authentication failed" in nobody.stderr

@@ -165,7 +165,7 @@ def run(drivers_stack: DriversStack, script: str) -> str:
         "-d",
         drivers_stack.dsn(port=drivers_stack.recorded("psql")),
     ]
-    done = subprocess.run(words, input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    done = subprocess.run(words, input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     assert done.returncode == 0
     return done.stdout
 
@@ -220,9 +220,11 @@ def test_looking_costs_nothing(drivers_stack: DriversStack, shown: dict[str, str
 def test_what_psql_shows_of_a_table_is_what_its_owner_sees(drivers_stack: DriversStack) -> None:
     """Columns, types, keys and references; the facade adds its policy, and drops what is not published."""
     words = [str(drivers_stack.cluster.paths.bindir / "psql"), "-X", "-At", "-c", r"\d customers"]
-    facade = subprocess.run([*words, "-d", drivers_stack.dsn()], capture_output=True, text=True, check=True, timeout=30)
+    facade = subprocess.run(
+        [*words, "-d", drivers_stack.dsn()], capture_output=True, text=True, check=True, timeout=240
+    )
     private = subprocess.run(
-        [*words, "-d", drivers_stack.cluster.dsn()], capture_output=True, text=True, check=True, timeout=30
+        [*words, "-d", drivers_stack.cluster.dsn()], capture_output=True, text=True, check=True, timeout=240
     )
     ours = [line for line in facade.stdout.splitlines() if "olic" not in line and "refuse" not in line]
     assert ours == [line for line in private.stdout.splitlines() if "riggers" not in line and "TRIGGER" not in line]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -23,6 +22,7 @@ from psycopg.types.numeric import Float4, Float8, Int2, Int4, Int8
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from fix_drivers import NEAR, DriversStack
+from fix_waiting import PATIENCE, SLEEPING, backends, cancelling, soon
 
 Connection = psycopg.Connection[Any]
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
@@ -297,10 +297,10 @@ def test_notices(alice: Connection) -> None:
     assert heard[1][2:] == ("mine", "own") and (heard[0][2] or "").startswith("dp: ")
 
 
-def test_cancel(alice: Connection) -> None:
-    threading.Timer(0.3, alice.cancel_safe).start()
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        alice.execute("SELECT pg_sleep(30)")
+def test_cancel(drivers_stack: DriversStack, alice: Connection) -> None:
+    cancelled = pytest.raises(psycopg.errors.QueryCanceled)
+    with cancelling(alice.cancel_safe, drivers_stack.cluster.connect), cancelled:
+        alice.execute("SELECT pg_sleep(600)")
     assert alice.execute(COUNT).fetchone() is not None
 
 
@@ -308,7 +308,7 @@ def test_notifications_reach_the_sessions_of_the_facade(drivers_stack: DriversSt
     alice.execute("LISTEN mine")
     with drivers_stack.connect() as other:
         other.execute("SELECT pg_notify('mine', 'hello')")
-    assert [(n.channel, n.payload) for n in alice.notifies(timeout=10, stop_after=1)] == [("mine", "hello")]
+    assert [(n.channel, n.payload) for n in alice.notifies(timeout=PATIENCE, stop_after=1)] == [("mine", "hello")]
 
 
 def test_types_are_found(alice: Connection) -> None:
@@ -338,7 +338,7 @@ def test_pool(drivers_stack: DriversStack) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         assert len(answers) == 8 and len(set(answers)) == 1
         with pytest.raises(psycopg.DatabaseError), pool.connection() as connection:
             connection.execute("SELECT word FROM samples")
@@ -368,11 +368,18 @@ async def test_async_program(drivers_stack: DriversStack) -> None:
                 assert len([row async for row in copy.rows()]) == 10
 
 
+def asleep(stack: DriversStack, count: int) -> bool:
+    with stack.cluster.connect() as root:
+        return soon(lambda: backends(root, SLEEPING) == count)
+
+
 async def test_a_cancelled_task_ends_its_statement(drivers_stack: DriversStack) -> None:
     async with await psycopg.AsyncConnection.connect(drivers_stack.dsn(), autocommit=True) as connection:
-        started = time.monotonic()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(connection.execute("SELECT pg_sleep(30)"), 0.3)
-        assert time.monotonic() - started < 15
+        task = asyncio.ensure_future(connection.execute("SELECT pg_sleep(600)"))
+        assert await asyncio.to_thread(asleep, drivers_stack, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await asyncio.to_thread(asleep, drivers_stack, 0)
     async with await psycopg.AsyncConnection.connect(drivers_stack.dsn(), autocommit=True) as connection:
         assert await (await connection.execute(COUNT)).fetchone()

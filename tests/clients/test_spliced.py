@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
-import time
 from typing import Any
 
 import asyncpg
@@ -14,6 +12,7 @@ import pytest
 
 from fix_proxy import GROUPED_SQL, PASSWORD, ROWS, FakePrivate, ThreadedProxy
 from fix_raw import RawClient, shape
+from fix_waiting import PATIENCE, once, soon
 from pg_epsilon_proxy.wire import messages
 
 
@@ -21,7 +20,7 @@ def test_psql_gets_the_answer_under_the_original_names(relay: ThreadedProxy, cal
     done = subprocess.run(
         ["psql", "-X", "-A", "-c", GROUPED_SQL.format(7), "-c", "SELECT 1 + (SELECT count(*) FROM secret) AS total"],
         env={**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(relay.port), "PGUSER": "alice", "PGDATABASE": "facade",
-             "PGPASSWORD": PASSWORD}, capture_output=True, text=True, check=True, timeout=30,
+             "PGPASSWORD": PASSWORD}, capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.stdout == "region|count\nnorth|7\nsouth|8\n(2 rows)\ntotal\n1\n(1 row)\n"
     assert calls == [("alice", 7), ("alice", 0)]
@@ -175,8 +174,8 @@ def test_cancel_reaches_the_private_call(
     db: psycopg.Connection[Any], private_side: FakePrivate, parameters: tuple[int] | None
 ) -> None:
     private_side.cancelled = 0
-    threading.Timer(0.4, db.cancel_safe).start()
-    with pytest.raises(psycopg.errors.QueryCanceled):
+    private_side.calls.clear()
+    with once(lambda: private_side.calls, db.cancel_safe), pytest.raises(psycopg.errors.QueryCanceled):
         db.execute(GROUPED_SQL.format("%s" if parameters else 7) + " -- slowly", parameters)
     assert private_side.cancelled == 1
     assert db.execute(GROUPED_SQL.format(7)).fetchall() == ROWS
@@ -184,12 +183,11 @@ def test_cancel_reaches_the_private_call(
 
 def test_hanging_up_ends_the_private_call(relay: ThreadedProxy, raw: RawClient, private_side: FakePrivate) -> None:
     private_side.cancelled = 0
+    private_side.calls.clear()
     raw.send(messages.query(GROUPED_SQL.format(7).encode() + b" -- slowly"))
-    time.sleep(0.3)
+    assert soon(lambda: private_side.calls)
     raw.close()
-    deadline = time.monotonic() + 5
-    while not private_side.cancelled and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert soon(lambda: private_side.cancelled)
     assert private_side.cancelled == 1
 
 

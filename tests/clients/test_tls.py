@@ -8,8 +8,6 @@ import contextlib
 import socket
 import ssl
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +19,7 @@ import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, psql, start_proxy
 from fix_raw import error_code, packet, sasl_first, talk
+from fix_waiting import PATIENCE, cancelling, until_closed
 from pg_epsilon_proxy.wire import messages, scram, startup
 
 ALICE = packet({"user": "alice", "database": "facade"})
@@ -34,7 +33,7 @@ def encrypted(
     folder = tmp_path_factory.mktemp("tls")
     make(folder, request.param)
     files = {"tls_cert": str(folder / "server.crt"), "tls_key": str(folder / "server.key")}
-    proxy = start_proxy(bare_facade, FakePrivate(), {"login_timeout": 2}, **files)
+    proxy = start_proxy(bare_facade, FakePrivate(), **files)
     yield proxy
     proxy.close()
 
@@ -87,12 +86,12 @@ def test_an_older_libpq_and_asyncpg(encrypted: ThreadedProxy) -> None:
 
 
 @pytest.mark.parametrize("how", CONNECTIONS.values(), ids=CONNECTIONS)
-def test_cancel_over_tls(encrypted: ThreadedProxy, how: dict[str, Any]) -> None:
+def test_cancel_over_tls(encrypted: ThreadedProxy, bare_facade: BareFacade, how: dict[str, Any]) -> None:
     roots = {"sslrootcert": encrypted.config.listen.tls_cert} if how["sslmode"] == "verify-full" else {}
     with psycopg.connect(**encrypted.conninfo(**how, **roots)) as connection:
-        threading.Timer(0.1, connection.cancel_safe).start()
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            connection.execute("SELECT pg_sleep(20)")
+        cancelled = pytest.raises(psycopg.errors.QueryCanceled)
+        with cancelling(connection.cancel_safe, bare_facade.superuser), cancelled:
+            connection.execute("SELECT pg_sleep(600)")
 
 
 # -- what is not let in ------------------------------------------------------------------------------------------------
@@ -108,21 +107,12 @@ def client_context(*protocols: str) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def tls(proxy: ThreadedProxy, *protocols: str, direct: bool = False) -> Iterator[ssl.SSLSocket]:
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE) as plain:
         if not direct:
             plain.sendall(startup.SSL_REQUEST)
             assert plain.recv(1) == b"S"
         with client_context(*protocols).wrap_socket(plain) as wrapped:
             yield wrapped
-
-
-def heard(s: socket.socket) -> bytes:
-    """Everything until the other side closes."""
-    answer = b""
-    with contextlib.suppress(ConnectionResetError, ssl.SSLError):
-        while part := s.recv(65536):
-            answer += part
-    return answer
 
 
 def test_direct_tls_for_postgresql_only(encrypted: ThreadedProxy) -> None:
@@ -136,13 +126,13 @@ def test_direct_tls_of_another_protocol_is_closed(encrypted: ThreadedProxy, prot
     """A browser that is led here must not be understood (ALPACA); asyncpg's direct_tls names no protocol either."""
     with contextlib.suppress(ssl.SSLError, ConnectionError), tls(encrypted, *protocols, direct=True) as s:
         s.sendall(ALICE)
-        assert heard(s) == b""
+        assert until_closed(s) == b""
 
 
 @pytest.mark.parametrize("more", [ALICE, messages.query(b"select 1"), b"\x16", bytes(100)])
 def test_clear_bytes_behind_the_request_are_no_part_of_the_session(encrypted: ThreadedProxy, more: bytes) -> None:
     """CVE-2021-23214: what a man in the middle sends early belongs to the handshake, which it breaks."""
-    with socket.create_connection(("127.0.0.1", encrypted.port), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", encrypted.port), timeout=PATIENCE) as plain:
         plain.sendall(startup.SSL_REQUEST + more)
         assert plain.recv(1) == b"S"
         with pytest.raises((ssl.SSLError, OSError)), client_context().wrap_socket(plain) as wrapped:
@@ -158,11 +148,11 @@ GSS = (8).to_bytes(4, "big") + startup.GSS_CODE.to_bytes(4, "big")
 def test_no_second_negotiation_inside_tls(encrypted: ThreadedProxy, direct: bool, request_: bytes) -> None:
     with tls(encrypted, "postgresql", direct=direct) as s:
         s.sendall(request_)
-        assert error_code(heard(s)) == "0A000"
+        assert error_code(until_closed(s)) == "0A000"
 
 
 def test_gss_before_tls_is_answered_no(encrypted: ThreadedProxy) -> None:
-    with socket.create_connection(("127.0.0.1", encrypted.port), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", encrypted.port), timeout=PATIENCE) as plain:
         plain.sendall(GSS)
         assert plain.recv(1) == b"N"
         plain.sendall(startup.SSL_REQUEST)
@@ -172,18 +162,21 @@ def test_gss_before_tls_is_answered_no(encrypted: ThreadedProxy) -> None:
             assert b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0" in wrapped.recv(100)
 
 
-@pytest.mark.parametrize("encrypted", ["sha256"], indirect=True)
-def test_handshakes_that_do_not_come_to_an_end(encrypted: ThreadedProxy) -> None:
+def test_handshakes_that_do_not_come_to_an_end(bare_facade: BareFacade, tmp_path: Path) -> None:
     """Each is closed in time; meanwhile others are served."""
+    make(tmp_path, "sha256")
+    files = {"tls_cert": str(tmp_path / "server.crt"), "tls_key": str(tmp_path / "server.key")}
     unfinished = (b"", b"\x16", b"\x16\x03\x01\x02\x00", b"\x16" + bytes(200), startup.SSL_REQUEST)
-    started = time.monotonic()
-    with ThreadPoolExecutor(len(unfinished)) as pool:
-        talks = [pool.submit(talk, encrypted.port, data) for data in unfinished]
-        with psycopg.connect(**encrypted.conninfo(sslmode="require")) as connection:
-            assert connection.execute("SELECT 1").fetchone() == (1,)
-        for one in talks:
-            one.result(10)
-    assert time.monotonic() - started < 8
+    proxy = start_proxy(bare_facade, FakePrivate(), {"login_timeout": 8}, **files)
+    try:
+        with ThreadPoolExecutor(len(unfinished)) as pool:
+            talks = [pool.submit(talk, proxy.port, data) for data in unfinished]
+            with psycopg.connect(**proxy.conninfo(sslmode="require")) as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+            for one in talks:
+                one.result(PATIENCE)
+    finally:
+        proxy.close()
 
 
 # -- channel binding ---------------------------------------------------------------------------------------------------
@@ -216,7 +209,7 @@ def test_a_proof_for_another_certificate(encrypted: ThreadedProxy) -> None:
         nonce = answer[9:].split(b",")[0]
         bound = base64.b64encode(scram.BINDING.encode() + b",," + bytes(32))
         s.sendall(messages.message(b"p", b"c=" + bound + b"," + nonce + b",p=" + base64.b64encode(bytes(32))))
-        answer = heard(s)
+        answer = until_closed(s)
         assert error_code(answer) == "28000" and b"channel binding" in answer
 
 

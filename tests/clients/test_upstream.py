@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,11 @@ import psycopg
 import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, start_proxy
+from fix_waiting import PATIENCE, SLEEPING, backends, soon
 from pg_epsilon_proxy.config import Config, Limits, Private
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.rewriting import Refusal
-from pg_epsilon_proxy.upstream import KEEP_SECONDS, MAX_BACKOFF, Backoff, UpstreamPool
+from pg_epsilon_proxy.upstream import MAX_BACKOFF, Backoff, UpstreamPool
 from pg_epsilon_proxy.wire import startup
 
 FUNCTIONS = """
@@ -42,7 +42,7 @@ def private(bare_facade: BareFacade) -> Config:
         connection.execute(FUNCTIONS)
     return Config(
         private=Private(port=bare_facade.port, dbname="facade", user="dp_gateway", password=PASSWORD, pool_size=2),
-        limits=Limits(acquire_timeout=1),
+        limits=Limits(acquire_timeout=PATIENCE),
     )
 
 
@@ -75,24 +75,30 @@ async def test_errors_become_refusals(pool: UpstreamPool, raised: str, told: str
     assert (await pool.as_analyst("alice").query({}))["who"] == "alice"
 
 
-async def test_timeout_and_cancel_retire_the_connection(pool: UpstreamPool) -> None:
+async def asleep(facade: BareFacade, count: int) -> bool:
+    """Whether so many of its backends come to sleep."""
+
+    def look() -> bool:
+        with facade.superuser() as root:
+            return soon(lambda: backends(root, SLEEPING) == count)
+
+    return await asyncio.to_thread(look)
+
+
+async def test_timeout_and_cancel_retire_the_connection(pool: UpstreamPool, bare_facade: BareFacade) -> None:
+    """Nobody waits for a backend that sleeps, and none sleeps on."""
     upstream = pool.as_analyst("alice")
-    started = time.monotonic()
     with pytest.raises(Refusal, match="statement timeout") as refused:
-        await upstream.query({"sleep": 20}, timeout=0.2)
+        await upstream.query({"sleep": 600}, timeout=1)
     assert refused.value.sqlstate == "57014"
-    task = asyncio.ensure_future(upstream.query({"sleep": 20}))
-    await asyncio.sleep(0.2)
+    assert await asleep(bare_facade, 0)
+    task = asyncio.ensure_future(upstream.query({"sleep": 600}))
+    assert await asleep(bare_facade, 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [(await upstream.query({}))["who"] for _ in range(4)] == ["alice"] * 4
-    assert time.monotonic() - started < 5
-    await asyncio.sleep(0.2)
-    busy = await pool.call(
-        None, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%dp_query%' AND state = 'active'"
-    )
-    assert busy[0][0] <= 1, "nothing sleeps on"
+    assert await asleep(bare_facade, 0)
 
 
 SETTINGS = "SELECT pg_backend_pid(), coalesce(current_setting('dp.analyst', true), '')"
@@ -118,8 +124,8 @@ async def test_nothing_of_a_call_stays_on_its_connection(private: Config, bare_f
     for call in calls:
         with contextlib.suppress(Refusal):
             await call()
-        with bare_facade.superuser() as connection:
-            assert connection.execute(STATES).fetchone() == (["idle"],)
+        with bare_facade.superuser() as root:  # backends of other tests' pools may be ending
+            assert soon(lambda root=root: root.execute(STATES).fetchone() == (["idle"],))
         ((pid, analyst),) = await pool.call(None, SETTINGS)
         assert analyst == ""
         pids.add(pid)
@@ -128,20 +134,25 @@ async def test_nothing_of_a_call_stays_on_its_connection(private: Config, bare_f
 
 
 @pytest.mark.parametrize("how", ["query", "rows"])
-async def test_a_cancelled_calls_connection_is_never_used_again(private: Config, how: str) -> None:
+async def test_a_cancelled_calls_connection_is_never_used_again(
+    private: Config, bare_facade: BareFacade, how: str
+) -> None:
     pool = UpstreamPool(replace(private, private=replace(private.private, pool_size=1)))
     await pool.open()
     alice = pool.as_analyst("alice")
     before = (await pool.call(None, SETTINGS))[0][0]
-    call = alice.query({"sleep": 20}) if how == "query" else alice.rows("SELECT pg_sleep(20)")
+    call = alice.query({"sleep": 600}) if how == "query" else alice.rows("SELECT pg_sleep(600)")
     task = asyncio.ensure_future(call)
-    await asyncio.sleep(0.2)
+    assert await asleep(bare_facade, 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     ((pid, analyst),) = await pool.call(None, SETTINGS)
     assert pid != before and analyst == ""
     await pool.close()
+
+
+END_GATEWAYS = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'dp_gateway'"
 
 
 async def test_dead_connections_are_replaced(private: Config, bare_facade: BareFacade) -> None:
@@ -153,9 +164,7 @@ async def test_dead_connections_are_replaced(private: Config, bare_facade: BareF
         for _ in range(3):
             await asyncio.gather(*(pool.call(None, "SELECT pg_sleep(0.05)") for _ in range(2)))
             with bare_facade.superuser() as connection:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_gateway'"
-                )
+                connection.execute(END_GATEWAYS)
             ended = [await _code(call()) for _ in range(6)]
             assert set(ended) <= {None, "DP006"} and ended[-1] is None
     await pool.close()
@@ -169,14 +178,19 @@ async def _code(call: Awaitable[Any]) -> str | None:
         return refusal.sqlstate
 
 
-async def test_no_free_connection_is_an_error_in_time(pool: UpstreamPool) -> None:
+async def test_no_free_connection_is_an_error_in_time(
+    pool: UpstreamPool, private: Config, bare_facade: BareFacade
+) -> None:
     upstream = pool.as_analyst("alice")
-    tasks = [asyncio.ensure_future(upstream.query({"sleep": 2})) for _ in range(2)]
-    await asyncio.sleep(0.1)
+    tasks = [asyncio.ensure_future(upstream.query({"sleep": 600})) for _ in range(2)]
+    assert await asleep(bare_facade, 2)
+    pool.reload(replace(private, limits=replace(private.limits, acquire_timeout=1)))
     with pytest.raises(Refusal) as refused:
         await upstream.query({})
     assert refused.value.sqlstate == "DP006"
-    await asyncio.gather(*tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_standing_analyst_is_not_believed(private: Config, bare_facade: BareFacade) -> None:
@@ -212,7 +226,7 @@ async def test_the_engine_is_loaded_before_anybody_asks(private: Config, warmed:
     loaded = warmed()
     assert len(set(loaded)) == len(loaded) == 2
     alice = pool.as_analyst("alice")
-    answers = await asyncio.gather(*(alice.query({"sleep": 0.1}) for _ in range(2)))
+    answers = await asyncio.gather(*(alice.query({"sleep": 0.5}) for _ in range(2)))
     assert {answer["pid"] for answer in answers} == set(loaded)
     await pool.warm()
     assert warmed() == loaded
@@ -224,14 +238,17 @@ async def test_a_retired_connection_is_replaced_by_a_warm_one(private: Config, w
     pool = UpstreamPool(private, metrics)
     await pool.open()
     with pytest.raises(Refusal):
-        await pool.as_analyst("alice").query({"sleep": 20}, timeout=0.2)
+        await pool.as_analyst("alice").query({"sleep": 600}, timeout=1)
     assert metrics.get("pg_epsilon_pool_retired_total") == 1
-    await asyncio.sleep(KEEP_SECONDS + 0.5)
-    assert len(set(warmed())) == 3, "the keeper has warmed a new backend without a call"
-    pool.count()
-    states = {state: metrics.get("pg_epsilon_pool_connections", state) for state in ("idle", "busy", "retiring")}
-    assert states == {"idle": 2, "busy": 0, "retiring": 0}
+    warm = {"idle": 2, "busy": 0, "retiring": 0}
+    assert await asyncio.to_thread(soon, lambda: len(set(warmed())) == 3), "the keeper warms one without a call"
+    assert await asyncio.to_thread(soon, lambda: states(pool, metrics) == warm)
     await pool.close()
+
+
+def states(pool: UpstreamPool, metrics: Metrics) -> dict[str, float]:
+    pool.count()
+    return {state: metrics.get("pg_epsilon_pool_connections", state) for state in ("idle", "busy", "retiring")}
 
 
 async def test_a_channel_in_trouble_is_no_reason_not_to_start(
@@ -265,19 +282,20 @@ def test_attempts_to_connect_become_rarer() -> None:
 async def test_a_database_that_is_away_is_not_hammered(private: Config, bare_facade: BareFacade) -> None:
     """200 calls while it refuses connections: a few attempts; once it is back, calls are answered without a restart."""
     metrics = Metrics()
-    pool = UpstreamPool(private, metrics)
+    pool = UpstreamPool(replace(private, limits=replace(private.limits, acquire_timeout=1)), metrics)
     await pool.open()
     alice = pool.as_analyst("alice")
     with bare_facade.superuser() as connection:
         connection.execute("ALTER ROLE dp_gateway NOLOGIN")
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_gateway'")
+        connection.execute(END_GATEWAYS)
         codes = await asyncio.gather(*(_code(alice.query({})) for _ in range(200)))
         assert codes == ["DP006"] * 200
         assert metrics.get("pg_epsilon_pool_connects_total", "no") <= 40
         connection.execute("ALTER ROLE dp_gateway LOGIN")
-    for _ in range(20):
-        if await _code(alice.query({})) is None:
-            break
+    pool.reload(private)
+    async with asyncio.timeout(PATIENCE):
+        while await _code(alice.query({})) is not None:
+            continue
     assert await _code(alice.query({})) is None
     await pool.close()
 
@@ -321,7 +339,7 @@ def wrapped(proxy: ThreadedProxy, alpn: list[str]) -> ssl.SSLSocket:
     context.check_hostname = False
     if alpn:
         context.set_alpn_protocols(alpn)
-    return context.wrap_socket(socket.create_connection(("127.0.0.1", proxy.port), timeout=5))
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE))
 
 
 @pytest.mark.parametrize(("alpn", "answered"), [(["postgresql"], True), ([], False), (["http/1.1"], False)])
@@ -337,7 +355,7 @@ def test_direct_tls_needs_its_alpn(tls_proxy: ThreadedProxy, alpn: list[str], an
 
 def test_bytes_in_clear_before_the_handshake_are_not_believed(tls_proxy: ThreadedProxy) -> None:
     """The class of CVE-2021-23214: what a man in the middle sends behind the SSLRequest never reaches the session."""
-    with socket.create_connection(("127.0.0.1", tls_proxy.port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", tls_proxy.port), timeout=PATIENCE) as client:
         client.sendall(startup.SSL_REQUEST + startup.startup_packet({"user": "alice"}))
         assert client.recv(1) == b"S"
         try:

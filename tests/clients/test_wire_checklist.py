@@ -17,6 +17,7 @@ import pytest
 
 from fix_proxy import PASSWORD, BareFacade, Directory, FakePrivate, FakeSource, NoUpstream, ThreadedProxy, facade_config
 from fix_raw import RawClient, Refused, error_code, keys_of, packet, sasl_first, shape, talk
+from fix_waiting import PATIENCE, SLEEPING, backends, soon
 from pg_epsilon_proxy.wire import messages, scram, startup
 from pg_epsilon_proxy.wire.messages import SYNC, bind, close, describe, execute, message, parse, query
 
@@ -67,7 +68,7 @@ def test_the_longest_startup_packet(raw_with: Callable[..., RawClient]) -> None:
 
 
 def test_one_of_each_encryption_request_then_the_login(relay: ThreadedProxy) -> None:
-    with socket.create_connection(("127.0.0.1", relay.port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", relay.port), timeout=PATIENCE) as s:
         for request in (GSS, SSL):
             s.sendall(request)
             assert s.recv(10) == b"N"
@@ -143,9 +144,10 @@ def test_a_size_is_refused_before_the_body_is_sent(raw: RawClient, kind: bytes, 
 # -- cancel ------------------------------------------------------------------------------------------------------------
 
 
-def cancelled(client: RawClient, port: int, request: bytes) -> bool:
-    client.send(query(b"select pg_sleep(1)"))
-    time.sleep(0.2)
+def cancelled(facade: BareFacade, client: RawClient, port: int, request: bytes, seconds: int) -> bool:
+    client.send(query(f"select pg_sleep({seconds})".encode()))
+    with facade.superuser() as root:
+        assert soon(lambda: backends(root, f"{SLEEPING} AND pid = {client.key[0]}"))
     assert talk(port, request) == b"", "a cancel request is never answered"
     return "E" in shape(client.until(b"Z"))
 
@@ -156,13 +158,15 @@ def test_a_malformed_cancel_request_is_not_answered_either(relay: ThreadedProxy,
 
 
 @pytest.mark.parametrize("minor", [0, 2])
-def test_cancel_needs_the_whole_key(relay: ThreadedProxy, raw_with: Callable[..., RawClient], minor: int) -> None:
+def test_cancel_needs_the_whole_key(
+    relay: ThreadedProxy, bare_facade: BareFacade, raw_with: Callable[..., RawClient], minor: int
+) -> None:
     client = raw_with(minor=minor)
     pid, key = client.key
     wrong = bytes([key[0] ^ 1]) + key[1:]
     for other in (wrong, key[:4] + b"\0", key + b"\0") if minor == 0 else (wrong, key[:4], key + b"\0"):
-        assert not cancelled(client, relay.port, startup.cancel_packet(pid, other))
-    assert cancelled(client, relay.port, startup.cancel_packet(pid, key))
+        assert not cancelled(bare_facade, client, relay.port, startup.cancel_packet(pid, other), 1)
+    assert cancelled(bare_facade, client, relay.port, startup.cancel_packet(pid, key), 600)
     client.send(query(b"select 1"))
     assert shape(client.until(b"Z")) == ["T", "D", "C", "ZI"]
 
@@ -328,7 +332,7 @@ def test_any_name_in_the_first_message(relay: ThreadedProxy, flag: bytes) -> Non
 def talk_twice(port: int, *parts: bytes) -> list[bytes]:
     """One answer to each part."""
     answers = []
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as s:
         for part in parts:
             s.sendall(part)
             answers.append(s.recv(4096))
@@ -350,15 +354,19 @@ def test_who_cannot_log_in_is_challenged_like_who_can(relay: ThreadedProxy) -> N
 
 
 def test_who_cannot_log_in_is_challenged_as_fast(relay: ThreadedProxy) -> None:
-    """Medians of interleaved logins: a name that was not looked up would save a round trip and more."""
-    times: dict[str, list[float]] = {"alice": [], "nobody": []}
-    for _ in range(40):
-        for user, seen in times.items():
-            started = time.perf_counter()
-            talk_twice(relay.port, packet({"user": user}), sasl_first(b"n,,n=,r=abc"))
-            seen.append(time.perf_counter() - started)
-    known, unknown = (statistics.median(seen) for seen in times.values())
-    assert 0.5 < known / unknown < 2
+    """Medians of interleaved logins: a name that was not looked up would save a round trip and more, every time."""
+
+    def alike() -> bool:
+        times: dict[str, list[float]] = {"alice": [], "nobody": []}
+        for _ in range(40):
+            for user, seen in times.items():
+                started = time.perf_counter()
+                talk_twice(relay.port, packet({"user": user}), sasl_first(b"n,,n=,r=abc"))
+                seen.append(time.perf_counter() - started)
+        known, unknown = (statistics.median(seen) for seen in times.values())
+        return 0.5 < known / unknown < 2
+
+    assert any(alike() for _ in range(5)), "on a busy machine, one comparison may go wrong"
 
 
 def refused(relay: ThreadedProxy, user: str) -> Refused:

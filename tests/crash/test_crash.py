@@ -25,14 +25,16 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, charges, count, one, spent
+from fix_waiting import PATIENCE, backends, soon
 
 REQUESTS = 200
+MOST = 2500  # answers of clients that ask until they are stopped: the budget has room for them
 QUERY = "SELECT dp.dp_query(dp.dp_count_request('people', epsilon => 0.001, fresh => true))"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
+    with private_cluster(max_connections="250") as running:
         standard(running)
         running.execute("UPDATE dp.role_allotment SET epsilon = 10")
         running.psql("CALL dp.create_dataset('few', epsilon => 1)", user="boss")
@@ -40,19 +42,21 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Askers:
-    """Clients in threads that ask until `REQUESTS` requests were tried, and keep every answer they got."""
+    """Clients in threads that keep every answer. They try `requests` times, or (None) until they are stopped."""
 
-    def __init__(self, cluster: Cluster, threads: int = 4) -> None:
+    def __init__(self, cluster: Cluster, requests: int | None = REQUESTS, threads: int = 4) -> None:
         self.cluster = cluster
         self.answers: dict[str, Any] = {}
         self.failures: list[str | None] = []
         self._lock = threading.Lock()
-        self._left = REQUESTS
+        self._left = requests
         self._pool = ThreadPoolExecutor(threads)
         self._jobs = [self._pool.submit(self._work) for _ in range(threads)]
 
     def _take(self) -> bool:
         with self._lock:
+            if self._left is None:
+                return len(self.answers) < MOST
             self._left -= 1
             return self._left >= 0
 
@@ -74,9 +78,18 @@ class Askers:
         if alice is not None:
             alice.close()
 
+    def answered(self, more: int) -> bool:
+        before = len(self.answers)
+        return soon(lambda: len(self.answers) >= before + more)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._left = 0
+        self.join()
+
     def join(self) -> None:
         for job in self._jobs:
-            job.result(timeout=60)
+            job.result(timeout=PATIENCE)
         self._pool.shutdown()
 
 
@@ -95,6 +108,12 @@ def _holds(cluster: Cluster, askers: Askers) -> None:
         count(alice)
 
 
+def _quiet(cluster: Cluster) -> None:
+    """A request that nobody waits for any more is charged all the same: not to be counted with the next ones."""
+    with cluster.connect() as root:
+        assert soon(lambda: not backends(root, "usename IN ('alice', 'dp_channel') AND state = 'active'"))
+
+
 def _backends(cluster: Cluster, who: str) -> list[int]:
     with cluster.connect() as conn:
         rows = conn.execute("SELECT pid FROM pg_stat_activity WHERE usename = %s", [who]).fetchall()
@@ -104,6 +123,7 @@ def _backends(cluster: Cluster, who: str) -> list[int]:
 @pytest.mark.parametrize("whose", ["alice", "dp_channel"])
 def test_backends_are_terminated(cluster: Cluster, whose: str) -> None:
     """pg_terminate_backend (SIGTERM) on the callers', then on the channel's backends, during 200 requests."""
+    _quiet(cluster)
     before, dice = charges(cluster), random.Random(1)
     askers = Askers(cluster)
     with cluster.connect() as root:
@@ -128,18 +148,15 @@ def test_clients_are_killed(cluster: Cluster) -> None:
         words = [sys.executable, "-c", code, cluster.dsn("alice")]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
             assert client.stdout is not None
-            seen.add(client.stdout.readline().strip())
+            seen |= {client.stdout.readline().strip() for _ in range(2)}
             time.sleep(0.1 + 0.013 * round_)
             client.send_signal(signal.SIGKILL)
             seen |= {line.strip() for line in client.stdout if line.endswith("\n")}
-    deadline = time.monotonic() + 5
-    while _backends(cluster, "alice"):
-        assert time.monotonic() < deadline, "a backend outlives its client"
-        time.sleep(0.05)
+    assert soon(lambda: not _backends(cluster, "alice")), "a backend outlives its client"
     balanced(cluster)
     with cluster.connect() as conn:
         paid = {row[0] for row in conn.execute("SELECT request_id::text FROM dp.ledger").fetchall()}
-    assert len(seen) > 4
+    assert len(seen) >= 8
     assert seen <= paid
 
 
@@ -154,22 +171,22 @@ def _sockets_dropped(cluster: Cluster) -> None:
 
 
 def test_a_dropped_socket_gives_nothing_back(cluster: Cluster) -> None:
+    _quiet(cluster)
     before = charges(cluster)
     for _ in range(5):
         _sockets_dropped(cluster)
-    deadline = time.monotonic() + 5
-    while charges(cluster) - before < 5:
-        assert time.monotonic() < deadline, "a request that was sent is charged, whoever is left to hear the answer"
-        time.sleep(0.05)
+    charged = soon(lambda: charges(cluster) - before >= 5)
+    assert charged, "a request that was sent is charged, whoever is left to hear the answer"
     balanced(cluster)
 
 
 def _restarted(cluster: Cluster, harm: Callable[[], None]) -> None:
-    askers = Askers(cluster)
-    time.sleep(0.4)
+    askers = Askers(cluster, None)
+    assert askers.answered(20)
     harm()
-    askers.join()
-    assert askers.failures, "the server was not harmed while requests ran"
+    assert soon(lambda: askers.failures), "the server was not harmed while requests ran"
+    assert askers.answered(20), "it serves again"
+    askers.stop()
     _holds(cluster, askers)
 
 
@@ -195,7 +212,7 @@ def test_fifty_clients_never_overspend(cluster: Cluster) -> None:
         "CALL dp.allot('bob', 'crowd', epsilon => 0.3)",
         user="boss",
     )
-    gate = threading.Barrier(50)
+    gate = threading.Barrier(50, timeout=PATIENCE)
 
     def client(i: int) -> list[str]:
         with cluster.connect("bob" if i % 2 else "alice") as conn:
@@ -212,11 +229,15 @@ def test_fifty_clients_never_overspend(cluster: Cluster) -> None:
 
 
 def _outcome(conn: psycopg.Connection[Any]) -> str:
-    try:
-        count(conn, table="crowd", epsilon=0.01)
-    except psycopg.Error as error:
-        return str(error.sqlstate)
-    return "answer"
+    """Asked again if 50 others on a busy machine kept the account locked for longer than the engine waits."""
+    while True:
+        try:
+            count(conn, table="crowd", epsilon=0.01)
+        except psycopg.Error as error:
+            if error.sqlstate == "DP006" and "Commit policy changes first" in (error.diag.message_hint or ""):
+                continue
+            return str(error.sqlstate)
+        return "answer"
 
 
 def test_a_full_ledger_refuses_a_thousand_crumbs(cluster: Cluster) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import psycopg
 
 from fix_cluster import private_cluster, standard
 from fix_ledger import balanced, one
+from fix_waiting import soon
 
 ROWS = 20_000
 SETUP = f"""
@@ -34,6 +34,7 @@ def test_the_server_dies_while_clients_ask() -> None:
         standard(cluster)
         cluster.psql(SETUP, user="boss")
         seen: dict[str, Any] = {}
+        answers: list[str] = []
 
         def client(number: int) -> None:
             try:
@@ -43,6 +44,7 @@ def test_the_server_dies_while_clients_ask() -> None:
                         answer = one(alice, ASK, question)
                         if answer["notice"]["path"] != "histogram (PASS)":
                             seen[question] = answer["rows"]
+                        answers.append(answer["notice"]["path"])
             except psycopg.Error:
                 return  # the server is gone
 
@@ -50,7 +52,8 @@ def test_the_server_dies_while_clients_ask() -> None:
             threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
             for thread in threads:
                 thread.start()
-            time.sleep(2.5)
+            begun = len(answers)
+            assert soon(lambda begun=begun: len(answers) >= begun + 150 and seen)
             cluster.stop("immediate")
             for thread in threads:
                 thread.join()

@@ -26,7 +26,7 @@ def judge(report: Report, messages: int) -> None:
     assert after - before < GROWTH_KB
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_mutated_messages(bare_facade: BareFacade) -> None:
     judge(run(20_000, 20261121, bare_facade), 20_000)
 

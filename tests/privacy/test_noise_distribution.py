@@ -212,7 +212,7 @@ LAPLACE_CONTROLS: list[tuple[Noise, str]] = [
 
 @pytest.mark.parametrize(("source", "reason"), LAPLACE_CONTROLS, ids=[type(s).__name__ for s, _ in LAPLACE_CONTROLS])
 def test_wrong_laplace_noise_is_rejected(source: Noise, reason: str) -> None:
-    """Negative controls of check_laplace, each for its own reason (Repeating passes both laws: a fair seed)."""
+    """Negative controls of check_laplace, each for its own reason (Repeating and Antithetic have fair seeds)."""
     with pytest.raises(AssertionError, match=reason):
         check_laplace(source, Fraction(2), l1=2)
 
@@ -228,7 +228,7 @@ GAUSSIAN_CONTROLS: list[tuple[Noise, str]] = [
 
 @pytest.mark.parametrize(("source", "reason"), GAUSSIAN_CONTROLS, ids=[type(s).__name__ for s, _ in GAUSSIAN_CONTROLS])
 def test_wrong_gaussian_noise_is_rejected(source: Noise, reason: str) -> None:
-    """Negative controls of check_gaussian, each for its own reason."""
+    """Negative controls of check_gaussian, each for its own reason (Repeating and Antithetic have fair seeds)."""
     with pytest.raises(AssertionError, match=reason):
         check_gaussian(source, Fraction("0.1"), l2_squared=2)
 
@@ -245,7 +245,7 @@ def test_selection_is_the_exponential_mechanism(shift: int) -> None:
     ids=["factor 2 lost", "epsilon 20% off", "permute-and-flip", "overflow to a fair coin"],
 )
 def test_wrong_selection_is_rejected(source: Noise, shift: int) -> None:
-    """Negative controls of check_select."""
+    """Negative controls of check_select: missed with probability below 1e-10 (non-central chi-squared)."""
     with pytest.raises(AssertionError, match="selection"):
         check_select(source, shift)
 

@@ -15,12 +15,12 @@ from fix_ledger import account, balanced, no_charge, one, refused
 from pg_epsilon.turbo.calibration import Calibration
 
 ROWS = 5_000  # of a partition
-SURE = 2.5 * 0.05  # of the rows: noise passes alpha n~ once in 1000, this at most once in 1e7
+SURE = 2.5 * 0.05  # of the rows: noise passes alpha n~ once in 1000, this once in 3e7; 10 answers: below 1e-6
 WEEKS = 8
 GRID = '{"origin": "2024-01-01", "width": "7 days"}'
 
 
-def stream(name: str, key: str = "date", grid: str = GRID, tail: str = "", **settings: str) -> str:
+def stream(name: str, key: str = "date", grid: str = GRID, tail: str = "", beta: str = "0.001", **settings: str) -> str:
     """A table of WEEKS weeks, each with ROWS rows: a = i % 4 evenly, b = 1 for a tenth."""
     options = "".join(f", {option} => {value}" for option, value in settings.items())
     return f"""
@@ -32,7 +32,7 @@ def stream(name: str, key: str = "date", grid: str = GRID, tail: str = "", **set
     CALL dp.describe_column('{name}', 'b', bounds => '{{0,1}}', nullable => false);
     CALL dp.publish('{name}');
     CALL dp.allot('alice', '{name}', epsilon => 2);
-    CALL dp.enable_turbo('{name}', '{{a,b}}', 0.05, 0.001, 'day', true, 'turbo'{options});
+    CALL dp.enable_turbo('{name}', '{{a,b}}', 0.05, {beta}, 'day', true, 'turbo'{options});
     """
 
 
@@ -75,9 +75,11 @@ def _books(cluster: Cluster) -> Iterator[None]:
     balanced(cluster)
 
 
-def ask(conn: psycopg.Connection[Any], name: str, predicate: str, call: str = "query") -> dict[str, Any]:
+def ask(
+    conn: psycopg.Connection[Any], name: str, predicate: str, call: str = "query", beta: str = "0.001"
+) -> dict[str, Any]:
     """The whole answer of a dp_count by accuracy, or its plan."""
-    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('{name}', %s, alpha => 0.05, beta => 0.001))"
+    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('{name}', %s, alpha => 0.05, beta => {beta}))"
     answer = one(conn, sql, predicate)
     assert isinstance(answer, dict)
     return answer
@@ -196,11 +198,13 @@ def test_histograms_and_epochs_of_runs(
 ) -> None:
     """c0 = 0: all nodes are ready. One epoch for each run of nodes, paid by its leaves; a PASS is free afterwards.
 
-    False alarm: noise of 45 rows against a threshold of 375, errors of 0 and 6000: below 1e-3 a PASS test, twice.
+    False alarm: tests of errors of 0 and 6000 rows against 375, which is 24 scales of their noise (4 ln(2/beta) / 2):
+    (2 + 24) e^-24 / 4 = 2e-10 each; at the beta of the other views it would be 1e-6.
     """
-    cluster.psql(stream("runs", scale=str(ROWS), settings="""'{"c0": 0, "s0": 1}'""") + rows("runs", 4), user="boss")
+    made = stream("runs", beta="0.00001", scale=str(ROWS), settings="""'{"c0": 0, "s0": 1}'""")
+    cluster.psql(made + rows("runs", 4), user="boss")
     boss.execute("CALL dp.seal_partitions('runs', until => '2024-01-29')")
-    first = ask(alice, "runs", f"a = 1 AND {window(0, 2)}")
+    first = ask(alice, "runs", f"a = 1 AND {window(0, 2)}", beta="0.00001")
     assert first["notice"]["path"] == "histogram (PASS)"
     runs = (
         "SELECT run, threshold IS NULL FROM dp.turbo_sv JOIN dp.turbo_view v USING (view)"
@@ -208,14 +212,17 @@ def test_histograms_and_epochs_of_runs(
     )
     assert root.execute(runs).fetchall() == [("0:0-1,0:2-2", False)]
     with no_charge(cluster):
-        assert ask(alice, "runs", f"a IN (2, 3) AND {window(0, 2)}")["notice"]["path"] == "histogram (PASS)"
-    failed = ask(alice, "runs", f"b = 1 AND {window(0, 2)}")
+        assert (
+            ask(alice, "runs", f"a IN (2, 3) AND {window(0, 2)}", beta="0.00001")["notice"]["path"]
+            == "histogram (PASS)"
+        )
+    failed = ask(alice, "runs", f"b = 1 AND {window(0, 2)}", beta="0.00001")
     assert failed["notice"]["path"] == "noise after FAIL"
     assert root.execute(runs).fetchall() == [("0:0-1,0:2-2", True)]
     assert set(leaves(cluster, "runs")) == {
         f"[2024-01-{a},2024-01-{b})" for a, b in (("01", "08"), ("08", "15"), ("15", "22"))
     }
-    ask(alice, "runs", f"a = 2 AND {window(3, 3)}")
+    ask(alice, "runs", f"a = 2 AND {window(3, 3)}", beta="0.00001")
     assert ("0:3-3", False) in root.execute(runs).fetchall()
     boss.execute("CALL dp.reopen_partition('runs', '2024-01-22')")
     assert ("0:3-3", True) in root.execute(runs).fetchall()

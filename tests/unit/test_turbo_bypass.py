@@ -276,17 +276,23 @@ def test_leaf_counts_are_stored_as_they_are() -> None:
 
 
 def test_answers_are_accurate() -> None:
-    """400 queries with real noise: off by more than alpha n~ in at most 8. False alarm < 1e-6 (mean below 0.8)."""
+    """400 questions with real noise, 163 different ones: at most 8 of these are ever off by more than alpha n~.
+
+    An answer by noise is kept, and given again up to 17 times: a draw counts once. It is off with probability 1e-3 at
+    most, and one of the histogram's even more rarely: more than 8 with probability below 1e-8 (Poisson, mean 0.5).
+    """
     from pg_epsilon.noise import current
 
-    rng, shelf, outside = np.random.default_rng(3), MemoryBooks([SKEWED], [10_000]), 0
+    rng, shelf = np.random.default_rng(3), MemoryBooks([SKEWED], [10_000])
+    wrong: set[bytes] = set()
     view = View(DOMAIN, PRICES, Heuristic(c0=3, s0=2))
     for _ in range(400):
         query = box_query(DOMAIN, [rng.permutation(4)[: rng.integers(1, 4)], rng.permutation(4)[: rng.integers(1, 5)]])
         (reply,) = bypass.answer([query], view, shelf, current())
         assert reply.value is not None
-        outside += abs(reply.value - query.total(SKEWED)) > 500
-    assert outside <= 8
+        if abs(reply.value - query.total(SKEWED)) > 500:
+            wrong.add(query.id)
+    assert len(wrong) <= 8
     assert {"bypass", "epoch", "hard"} >= set(shelf.paid)
 
 

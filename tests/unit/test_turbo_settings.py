@@ -82,6 +82,27 @@ def test_guaranteed_convergence_is_for_one_node() -> None:
             view_of(DOMAIN, ALPHA, BETA, {"convergence": "guaranteed", **settings}, partitioned=partitioned)
 
 
+@pytest.mark.parametrize(
+    ("settings", "partitioned", "right"),
+    [
+        ({"forecast": 10}, False, True),
+        ({"forecast": 10, "partitions": 5}, True, True),
+        ({"forecast": 10}, True, False),
+        ({"partitions": 5}, True, False),
+        ({"partitions": 5}, False, False),
+        ({"forecast": 10, "partitions": 5}, False, False),
+    ],
+)
+def test_a_forecast_on_partitions_says_how_many(settings: dict[str, int], partitioned: bool, right: bool) -> None:
+    check(settings)
+    if right:
+        view_of(DOMAIN, ALPHA, BETA, settings, partitioned=partitioned)
+        return
+    with pytest.raises(DPError) as refused:
+        view_of(DOMAIN, ALPHA, BETA, settings, partitioned=partitioned)
+    assert refused.value.sqlstate == "DP005" and "partitions" in str(refused.value) and refused.value.hint
+
+
 def test_what_the_planner_may_choose() -> None:
     assert is_auto({})
     assert is_auto({"planner": "auto", "forecast": 3})

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 import pytest
 
+from benchmarks import turbo_auto
 from benchmarks.turbo_data import covid, merged, picks
-from benchmarks.turbo_experiments import METHODS, Case, stream, whole
+from benchmarks.turbo_experiments import METHODS, Case, stream, whole, windows
 from pg_epsilon.turbo.calibration import Calibration
 from pg_epsilon.turbo.histogram import Heuristic
 from pg_epsilon.turbo.view import View
@@ -39,3 +40,22 @@ def test_a_stream_with_warm_start_costs_a_quarter_of_the_best_cache() -> None:
     best = min(METHODS[method](case).final for method in ("exact", "tree-exact"))
     assert best > 4 * turbo.final
     assert turbo.violations < 0.001
+
+
+@pytest.mark.parametrize("count", [200, 1000, 3000])
+@pytest.mark.parametrize("kind", ["one table", "static", "stream"])
+def test_what_was_declared_is_never_a_tenth_dearer_than_the_best_single_method(kind: str, count: int) -> None:
+    """In hindsight, of the exact cache and a synopsis fixed beforehand, whose margin is the weaker one. 50 partitions:
+    200 questions are too few for a synopsis, 3,000 enough."""
+    load = merged(covid(), 1) if kind == "one table" else covid()
+    asked = picks(len(load.pool), count, 0, 20231023)
+    spans = {
+        "one table": lambda: whole(asked),
+        "static": lambda: windows(asked, 50, 1),
+        "stream": lambda: stream(asked, 50, 1),
+    }
+    case = Case(kind, load, View(load.domain, PRICES), asked, spans[kind](), growing=kind == "stream")
+    best = min(METHODS[method](case).final for method in ("exact", "synopsis"))
+    assert turbo_auto.METHODS["auto-declared"](case).final <= 1.1 * best
+    if count == 200:
+        assert turbo_auto.METHODS["auto-forecast"](case).final <= 1.1 * best

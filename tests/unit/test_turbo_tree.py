@@ -272,15 +272,21 @@ def test_scope_window_tests_the_whole_answer_and_charges_the_whole_window() -> N
 
 @pytest.mark.parametrize("answer", [tree.answer, window.answer])
 def test_answers_are_accurate(answer: Answering) -> None:
-    """400 windows with real noise: off by more than alpha n~ in at most 10. False alarm < 1e-6 (mean below 1.2)."""
+    """400 windows with real noise: at most 10 questions are ever off by more than alpha n~.
+
+    A node's answer is kept, and is part of several windows of the same question: a question counts once. A window is
+    off with probability 2e-3 at most: more than 10 with probability below 1e-8 (Poisson, mean 0.8).
+    """
     from pg_epsilon.noise import current
 
-    rng, shelf, outside = np.random.default_rng(5), books(16), 0
+    rng, shelf = np.random.default_rng(5), books(16)
+    wrong: set[bytes] = set()
     view = View(DOMAIN, PRICES, Heuristic(c0=3, s0=2))
     for _ in range(400):
         first, last = sorted(rng.integers(0, 16, 2).tolist())
         query = box_query(DOMAIN, [rng.permutation(4)[: rng.integers(1, 4)], rng.permutation(4)[: rng.integers(1, 5)]])
         (reply,) = answer([query], first, last, view, shelf, current())
         assert reply.value is not None
-        outside += abs(reply.value - true(query, first, last)) > 500 * (last - first + 1)
-    assert outside <= 10
+        if abs(reply.value - true(query, first, last)) > 500 * (last - first + 1):
+            wrong.add(query.id)
+    assert len(wrong) <= 10

@@ -108,9 +108,14 @@ def _check_query(request: Request, aggregates: Sequence[Aggregate]) -> None:
         if aggregate.function not in planner.DECIDERS or aggregate.of == "distinct":
             raise DPError(
                 SHAPE,
-                f"no decider compares {aggregate.function}",
+                f"no decider compares {_words(aggregate)}",
                 "Deciders exist for count, sum, avg, median and percentile_disc; for others RESET dp.synthetic.",
             )
+
+
+def _words(aggregate: Aggregate) -> str:
+    """An aggregate's name, for people."""
+    return f"{aggregate.function} of distinct values" if aggregate.of == "distinct" else aggregate.function
 
 
 def _share(request: Request, parts: int) -> Share:
@@ -184,7 +189,7 @@ def _mechanism(asked: str, facts: planner.Facts, question: Question) -> str:
         raise DPError(
             SHAPE,
             f"{asked} is for datasets whose unit is a row",
-            f"Where units own several rows: auto, {', '.join(sorted(offered))} (composition.md 14.8).",
+            f"Where units own several rows: auto, {', '.join(sorted(offered))}.",
         )
     raise DPError(
         SHAPE,

@@ -153,6 +153,14 @@ class Question:
 
 _MEMBERS = frozenset({"synthetic", "tau", "tau_percent", "policy", "parameters"})
 _FORM = "Use dp_decide(query, synthetic => ..., tau => ...), or SET dp.synthetic and dp.tau."
+_EXAMPLES: Mapping[str, str] = {
+    "tau": "tau => 10, or SET dp.tau = '10', in the answer's unit; SET dp.tau = '5%' for a percentage",
+    "tau_percent": "tau_percent => 5, or SET dp.tau = '5%': percent of the synthetic answer",
+    "theta": "theta => 0.95: the share of rows that a truncation should cover",
+    "beta": "beta => 0.05",
+    "delta": "delta => 0.05: how often a decision may be wrong at the least tau",
+    "largest": "largest => 5000: your guess of the largest value",
+}
 _SHARES: Mapping[str, tuple[Decimal, Decimal]] = {
     "theta": (Decimal("1e-9"), 1 - Decimal("1e-9")),
     "beta": (Decimal("1e-12"), Decimal("0.999")),
@@ -281,12 +289,13 @@ def _copy(asked: Mapping[str, str | None], policy: Policy, copies: Copies) -> Sy
     if len(found) != 1:
         name = ".".join(part for part in (asked.get("schema"), asked.get("name")) if part)
         what = "names several synthetic tables" if found else "is not a synthetic table"
-        raise DPError(OUT_OF_RANGE, f"{name:.130} {what} of {policy.relation.qualified}", _NO_COPY)
+        more = "" if found else " RESET dp.synthetic to ask without one."
+        raise DPError(OUT_OF_RANGE, f"{name:.130} {what} of {policy.relation.qualified}", _NO_COPY + more)
     if not found[0].valid:
         raise DPError(
             CHANNEL,
             f"{found[0].qualified} no longer has the columns it was registered with",
-            f"The owner registers it again: CALL dp.register_synthetic('{policy.relation.qualified}', ...).",
+            "The owner finds in dp.check() what to change; until then ask without it: RESET dp.synthetic.",
         )
     return found[0]
 
@@ -300,7 +309,5 @@ def _number(value: Any, name: str) -> Decimal:
         number = Decimal("NaN")
     if not number.is_finite() or not low <= number <= high:
         words = "above 0 and below 1" if name in _SHARES else "a number from 1e-18 to 1e100"
-        raise DPError(
-            OUT_OF_RANGE, f"{name} must be {words}", "tau => 10, tau_percent => 5, theta => 0.95, beta => 0.05"
-        )
+        raise DPError(OUT_OF_RANGE, f"{name} must be {words}", _EXAMPLES.get(name, f"{name} => 10"))
     return number.normalize()

@@ -19,12 +19,13 @@ from pg_epsilon.query import grid
 from pg_epsilon.query.domain import cells, key_domain, key_sql
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.schema import Column
-from pg_epsilon.query.types import FoldError, Kind, Texts, type_of
+from pg_epsilon.query.types import EXACT, FoldError, Kind, Texts, size_of, type_of
 
 MAX_BINS = 2**24
 MAX_POINTS = 1_000_000  # declared values, or combinations of them, at which one condition is evaluated
 MAX_TEXTS = 10_000  # bins of a column whose values have no arithmetic: each is an arm of a CASE
 
+_WHOLE = "it is not about whole bins of its attributes"
 _COLUMN = re.compile(r'\br\.("(?:[^"]|"")+")')
 
 
@@ -48,7 +49,10 @@ class Attribute:
 
 
 class NotBins(Exception):
-    """A condition, key or argument that is no function of the bins: another mechanism answers."""
+    """A condition, key or argument that is no function of the bins: another mechanism answers. Its text says why."""
+
+    def __init__(self, why: str = _WHOLE) -> None:
+        super().__init__(why)
 
 
 @lru_cache(maxsize=1024)
@@ -64,6 +68,8 @@ def attribute(column: Column) -> Attribute:
         ends = replace(policy, kind="bounds", lower=policy.edges[0], upper=policy.edges[-1], edges=None)
         declared = replace(column, policy=ends)
     values = grid.declared_values(declared)
+    if values is None and _in_steps(declared):
+        raise _too_many(column.name, f"more than {MAX_POINTS}")
     if values is None:
         raise DPError(
             UNDECLARED,
@@ -72,12 +78,23 @@ def attribute(column: Column) -> Attribute:
             " floating point numbers are cut by a generated column.",
         )
     if values.size > MAX_POINTS:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"column {column.name} has {values.size} declared values, more than {MAX_POINTS}",
-            "Declare narrower bounds, or a generated column that rounds it.",
-        )
+        raise _too_many(column.name, f"{values.size}")
     return Attribute(column.name, keys, _bin_sql(column, keys), values.sql, values.size)
+
+
+def _in_steps(column: Column) -> bool:
+    """Whether its values are finitely many, between bounds, however many."""
+    policy = column.policy
+    stepped = size_of(column) is not None or (policy is not None and policy.resolution is not None)
+    return policy is not None and policy.lower is not None and stepped and type_of(column).kind in EXACT
+
+
+def _too_many(name: str, size: str) -> DPError:
+    return DPError(
+        OUT_OF_RANGE,
+        f"column {name} has {size} values in its declared bounds; bins are told apart by at most {MAX_POINTS}",
+        "Declare narrower bounds or edges, or use a generated column that rounds it.",
+    )
 
 
 def _bin_sql(column: Column, keys: Sequence[str | None]) -> str:
@@ -126,12 +143,16 @@ def index_sql(attributes: Sequence[Attribute]) -> str:
 def read_by(sql: str, attributes: Sequence[Attribute]) -> tuple[int, ...]:
     """The attributes that generated SQL reads, by place. NotBins if it reads anything else."""
     if "SELECT" in sql:  # what a public table says can change with its rows
-        raise NotBins
+        raise NotBins("it has a condition on a public table")
     places = {identifier(one.name): place for place, one in enumerate(attributes)}
     names = set(_COLUMN.findall(sql))
     if not names <= places.keys():
-        raise NotBins
+        raise NotBins(f"{', '.join(sorted(names - places.keys()))} is no attribute of it")
     return tuple(sorted(places[name] for name in names))
+
+
+def _names(attributes: Sequence[Attribute], places: Sequence[int]) -> str:
+    return ", ".join(attributes[place].name for place in places)
 
 
 def _points(attributes: Sequence[Attribute], places: Sequence[int]) -> str:
@@ -167,7 +188,7 @@ def truth(condition: str, attributes: Sequence[Attribute], texts: Texts) -> tupl
     bits = "CASE WHEN a THEN '1' WHEN o THEN 'x' ELSE '0' END"
     (found,) = _run(f"SELECT string_agg({bits}, '' ORDER BY dp_bin) AS v FROM ({inner}) AS g", texts)
     if found is None or "x" in found or len(found) != prod(len(attributes[p].keys) for p in places):
-        raise NotBins
+        raise NotBins(f"a condition cuts through a declared range of {_names(attributes, places)}")
     return places, found
 
 
@@ -183,7 +204,7 @@ def key_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> tupl
     )
     found = _run(f"SELECT CASE WHEN NOT one THEN 'x' ELSE '=' || k END AS v FROM ({inner}) AS g ORDER BY dp_bin", texts)
     if "x" in found or len(found) != prod(len(attributes[p].keys) for p in places):
-        raise NotBins
+        raise NotBins(f"a group key cuts through a declared range of {_names(attributes, places)}")
     return places, [None if text is None else text[1:] for text in found]
 
 
@@ -194,7 +215,8 @@ def values_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> t
     """
     places = read_by(sql, attributes)
     if not places or not all(attributes[place].single for place in places):
-        raise NotBins
+        ranges = [place for place in places if not attributes[place].single]
+        raise NotBins(f"the values of {_names(attributes, ranges)} are declared as ranges" if ranges else _WHOLE)
     inner = f"SELECT r.dp_bin, ({sql})::pg_catalog.text AS v FROM {_points(attributes, places)}"
     found = _run(f"SELECT v FROM ({inner}) AS g WHERE dp_bin IS NOT NULL ORDER BY dp_bin", texts)
     if len(found) != prod(len(attributes[p].keys) for p in places):

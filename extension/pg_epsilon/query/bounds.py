@@ -9,7 +9,7 @@ no float is ever added, and the noise lattice clamps at 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
@@ -48,6 +48,14 @@ class Range:
 UNKNOWN = Range(None, None, None)
 NOTHING = Range(None, None, Fraction(0))  # the literal NULL: no value at all
 BIT = Range(Fraction(0), Fraction(1), Fraction(1), whole=True)
+_YEAR = "Make a number of it, within bounds: round(least(greatest(extract(year FROM x), 1900), 2100), 0)."
+_NUMBER_OF: Mapping[Kind, str] = {
+    Kind.BOOL: "Cast it: x::int.",
+    Kind.TEXT: "Count it, or make a number of it: CASE WHEN x = 'a' THEN 1 ELSE 0 END.",
+    Kind.DATE: _YEAR,
+    Kind.TIMESTAMP: _YEAR,
+    Kind.TIMESTAMPTZ: _YEAR,
+}
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,8 @@ def lattice(
     bounds are out of order or the lattice too fine.
     """
     if expression.kind not in (Kind.INT, Kind.NUMERIC, Kind.FLOAT):
-        raise DPError(
-            SHAPE, f"sums and averages are of numbers, not of {expression.kind.value}", "Cast it: x::numeric."
-        )
+        hint = _NUMBER_OF.get(expression.kind, "Make a number of it: CASE WHEN ... THEN 1 ELSE 0 END.")
+        raise DPError(SHAPE, f"sums, averages and quantiles are of numbers, not of {expression.kind.value}", hint)
     known = range_of(node, column_of)
     low = Fraction(lower) if lower is not None else known.low
     high = Fraction(upper) if upper is not None else known.high

@@ -165,7 +165,7 @@ def _one_dataset(policies: Sequence[Policy]) -> Dataset:
             SHAPE,
             "on a dataset whose unit is a row, a question reads one protected relation, once",
             "A joined row would belong to two units: let the owner protect both relations in a dataset whose unit is a"
-            " user (composition.md 1.2), or join public tables.",
+            " user, or join public tables.",
         )
     return first.dataset
 

@@ -123,9 +123,10 @@ def _variables(names: Any, policy: Policy, bins: int) -> list[Variable]:
     asked = [members.text(name, "columns") or "" for name in members.items(names, "columns")]
     unknown = [name for name in asked if name not in published]
     if unknown or not asked or len(set(asked)) != len(asked):
+        missing = f"{policy.relation.qualified} has no published column {unknown[0][:63]}" if unknown else None
         raise DPError(
             "42703",
-            f"{policy.relation.qualified} has no published column {unknown[0][:63]}" if unknown else "no such columns",
+            missing or "columns is empty, or names one twice",
             "columns names published columns, each once; leave it out for all that have declared values.",
         )
     return [variable(published[name], bins) for name in asked]

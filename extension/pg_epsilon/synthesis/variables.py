@@ -159,7 +159,7 @@ def _undeclared(column: Column) -> DPError:
     return DPError(
         UNDECLARED,
         f"column {column.name} has no declared values to make synthetic ones of",
-        f"Ask the owner: CALL dp.describe_column('<table>', '{column.name}', domain => ARRAY[...]) or bounds.",
+        f"CALL dp.describe_column(relation, '{column.name}', ...) with a domain or bounds, or leave it out of columns.",
     )
 
 

@@ -6,10 +6,10 @@ that is worth it; by noise, of whose price only that part is paid that the bins 
 *Rent or buy*, on every partition's account: noise is rented as long as the rent, with the next request's, stays within
 the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most
 2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
-decides at once: if all declared queries together would be rented for more than C, the synopsis is bought when the first
-one comes; with a forecast, at the first query if so many like it cost more than 2 C however well they share, else as
-soon as rent has reached C/20 and the queries to come would, at the rate so far, be rented for more than C. And a
-synopsis is bought while it can be, if the rent would otherwise use up what it costs.
+decides at once (rent.py): if all declared queries together would be rented for more than C, the synopsis is bought when
+the first one comes; with a forecast, as soon as so many like those asked cost more than 2 C however well they share, or
+would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would
+otherwise use up what it costs.
 
 Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
 Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
@@ -31,8 +31,8 @@ from pg_epsilon.turbo.books import AutoBooks, Payment, Released
 from pg_epsilon.turbo.calibration import Draw
 from pg_epsilon.turbo.derive import Cover, Table, cover, tables_from_bytes, tables_to_bytes
 from pg_epsilon.turbo.designs import WORKLOAD, Design, Outlook, design_for
-from pg_epsilon.turbo.load import Load, unit_of
-from pg_epsilon.turbo.rent import declared_rent, worth_buying
+from pg_epsilon.turbo.load import PARTS, Load, unit_of
+from pg_epsilon.turbo.rent import Account, Tally, declared_rent, worth_buying
 from pg_epsilon.turbo.split import WHOLE, Node
 from pg_epsilon.turbo.steps import checked, exhausted, trivial
 from pg_epsilon.turbo.tree import merge
@@ -155,7 +155,9 @@ class _Request:
         try:
             if passed:
                 trust.passed([self.queries[i] for i in passed], estimates)
-                self._count(len(passed))
+                shares = sum((self.queries[i].share for i in passed), Decimal(0))
+                tally = self._tally().plus(shares, Decimal(0), len(passed))
+                self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
             if rest:
                 found += self._after_fail(trust, rest)
         except Exception as error:
@@ -253,22 +255,19 @@ class _Request:
             return False
         declared = None
         if all(self.queries[run.asked].id in self.outlook.ids for run in plan.runs):
-            declared = declared_rent(self.queries[0].domain, self.outlook) * self._direct(self.scales[part]).amount
-        load, rise, asked = self._load(part), self._rise(plan, part) * unit, self._asked()
-        return worth_buying(
-            price,
-            load.rent * unit,
-            rise,
-            declared,
-            self.outlook,
-            asked - load.since,
-            (self.outlook.forecast or 0) - asked,
-            sum((self._packed(run, load) for run in plan.runs if run.on(part)), Decimal(0)),
+            declared = declared_rent(self.queries[0].domain, self.outlook)
+        load, before = self._load(part), self._tally()
+        account = Account(
+            self._direct(self.scales[part]).amount, load.rent * unit, self._rise(plan, part) * unit, load.since
         )
+        return worth_buying(price, account, self.outlook, before, self._with(plan, before), declared)
 
-    def _packed(self, run: _Run, load: Load) -> Decimal:
-        """Of the price of a draw, what its bins are worth, and its share of the partitions so far."""
-        return run.draw.amount * load.share(self.queries[run.asked]) * run.node.size / (self.parts[-1] + 1)
+    def _with(self, plan: _Plan, before: Tally) -> Tally:
+        """The view's questions with these. All have the same number of bins and partitions together, whoever has them:
+        what they raise is one sum, in answers on a partition alone."""
+        asked = {run.asked for run in plan.runs}
+        shares = sum((self.queries[i].share for i in asked), Decimal(0))
+        return before.plus(shares, Decimal(sum(self._rise(plan, part) for part in plan.levels)) / PARTS, len(asked))
 
     def _plan(self, bought: dict[int, Design], why: str = "bypass", asked: Sequence[int] | None = None) -> _Plan:
         levels: dict[int, int] = {}
@@ -313,12 +312,11 @@ class _Request:
     def _load(self, part: int) -> Load:
         if part not in self.loads:
             data, bins = self.books.note(LOAD, Node(0, part, part)), self.queries[0].domain.bins
-            self.loads[part] = Load.empty(bins, self._asked()) if data is None else Load.from_bytes(data)
+            self.loads[part] = Load.empty(bins, self._tally().asked) if data is None else Load.from_bytes(data)
         return self.loads[part]
 
-    def _asked(self) -> int:
-        """How many queries the view was paid for so far."""
-        return int.from_bytes(self.books.note(ASKED, WHOLE) or b"", "little")
+    def _tally(self) -> Tally:
+        return Tally.from_bytes(self.books.note(ASKED, WHOLE))
 
     # --- paying and drawing ------------------------------------------------------------------------------------------
 
@@ -332,6 +330,7 @@ class _Request:
         return [*merge(rises, plan.why), *buying]
 
     def _pay(self, plan: _Plan) -> None:
+        tally = self._with(plan, self._tally())
         self.books.pay(self._payments(plan))
         for run in plan.runs:
             for part in range(run.node.first, run.node.last + 1):
@@ -344,10 +343,7 @@ class _Request:
         for part in plan.bought.keys() | plan.levels.keys():
             self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
         if plan.runs:
-            self._count(len({run.asked for run in plan.runs}))
-
-    def _count(self, asked: int) -> None:
-        self.books.keep_note(ASKED, WHOLE, (self._asked() + asked).to_bytes(8, "little"))
+            self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
 
     def _released(self, plan: _Plan) -> list[tuple[int, str, int]]:
         """The synopses bought now, and what they say of the queries that waited for them."""

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,6 +147,16 @@ class Query:
     @property
     def _sliced(self) -> bool:
         return isinstance(self.index, tuple)
+
+    @cached_property
+    def share(self) -> Decimal:
+        """The mean weight of a bin: of a count, the bins selected by all bins."""
+        weights = self.weights
+        if weights is not None:
+            return Decimal(int(weights.sum())) / self.unit / self.domain.bins
+        if self.bitmap is not None:
+            return Decimal(self.bitmap.count(1)) / self.domain.bins
+        return Decimal(math.prod(size if own is None else len(own) for size, own in self._axes)) / self.domain.bins
 
     def of(self, array: Array) -> Array:
         """The selected cells of an array of N bins: a view for slices, a copy otherwise."""

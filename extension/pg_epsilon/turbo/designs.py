@@ -35,6 +35,7 @@ _ROUND = Context(prec=12, rounding=ROUND_CEILING)
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """What the owner expects (public). forecast: distinct queries, over all windows; None: unknown. workload: by list.
+    partitions: how many there will be while so many are asked; None: one, or (then without a forecast) unknown.
 
     partitioned: whether windows of several partitions are asked, some of which noise answers in part; then that noise
     has beta/2, and of a synopsis any one query, fixed beforehand, has too (derive.py).
@@ -43,6 +44,7 @@ class Outlook:
     forecast: int | None = None
     workload: tuple[Query, ...] = ()
     partitioned: bool = False
+    partitions: int | None = None
 
     @cached_property
     def ids(self) -> frozenset[bytes]:

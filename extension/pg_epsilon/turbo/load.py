@@ -67,10 +67,6 @@ class Load:
         made.level, made.rent = self.level, self.rent
         return made
 
-    def share(self, query: Query) -> Decimal:
-        """Of all bins, how many the query has."""
-        return Decimal(int(query.of(self.used).size)) / len(self.used)
-
     def needed(self, query: Query, draw: Draw, unit: Decimal) -> int:
         """The level, in units, that this draw needs: what it raises the level by is to be paid before. No change.
 

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from pg_epsilon.catalog_turbo import View
+from pg_epsilon.decimals import plain
 from pg_epsilon.query.aggregates import COLUMN, ROWS, Aggregate
 from pg_epsilon.query.attributes import Attribute, NotBins, key_of_bins, truth, values_of_bins
 from pg_epsilon.query.domain import key_sql
@@ -82,22 +83,28 @@ class Asked:
     places: tuple[int, ...]
 
 
+def unfit(request: Request, view: View) -> str | None:
+    """Why a request asks for something else than the view's accuracy, or better, of its relation; None: it does not."""
+    budget, policy = request.budget, request.policy
+    alpha, beta = budget.alpha, budget.beta
+    if budget.kind != "accuracy" or alpha is None or beta is None or request.decide is not None:
+        return "it is not asked by alpha and beta"
+    unless = {
+        f"alpha is below {plain(view.alpha)}, its own": alpha >= view.alpha,
+        f"beta is below {plain(view.beta)}, its own": beta >= view.beta,
+        f"the mechanism {request.mechanism} is asked for": request.mechanism == "auto",
+        "a fresh answer is asked for": not request.fresh,
+        "there is no aggregate": bool(request.aggregates),
+        "it does not read the relation alone": request.source.sql
+        == f"{table(policy.relation.schema, policy.relation.name)} AS r",
+        f"it has more than {MAX_CELLS} groups": request.cells * len(request.aggregates) <= MAX_CELLS,
+    }
+    return next((why for why, right in unless.items() if not right), None)
+
+
 def fits(request: Request, view: View) -> bool:
     """Whether the view's accuracy is what is asked for, or better, and nothing else is."""
-    budget, policy = request.budget, request.policy
-    return (
-        budget.kind == "accuracy"
-        and budget.alpha is not None
-        and budget.beta is not None
-        and budget.alpha >= view.alpha
-        and budget.beta >= view.beta
-        and request.mechanism == "auto"
-        and not request.fresh
-        and request.decide is None
-        and bool(request.aggregates)
-        and request.source.sql == f"{table(policy.relation.schema, policy.relation.name)} AS r"
-        and request.cells * len(request.aggregates) <= MAX_CELLS
-    )
+    return unfit(request, view) is None
 
 
 def asked(request: Request, view: View, texts: Texts) -> Asked:
@@ -106,11 +113,12 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
     if view.partitioned:
         found = window(request.policy, Item(request.policy.relation, None, "r"), conjuncts)
         if found is None:
-            raise NotBins
+            key = request.policy.partition_by
+            raise NotBins(f"its condition on {key} has no two ends, or cuts through a partition; see dp.turbo")
         first, last, conjuncts = found
     parts = [view.parts.get(part) for part in range(first, last + 1)]
     if not all(part is not None and part.sealed for part in parts):
-        raise NotBins
+        raise NotBins("a partition of it is not sealed; see dp.turbo")
     build = _Builder(view.attributes, view.domain, texts)
     where = [build.factor(term.sql) for term in conjuncts]
     groups = _groups(request, view.attributes, build)
@@ -234,7 +242,7 @@ def _shape(
         return Shape("count", (count(build.factor(f"({aggregate.argument}) IS NOT NULL")),))
     values = aggregate.lattice
     if aggregate.function not in ("sum", "avg") or values is None or max(-values.low, values.high) >= 1 << 40:
-        raise NotBins
+        raise NotBins(f"{aggregate.function} is not what it answers")
     places, found = values_of_bins(values.sql, build.attributes, build.texts)
     weight = values.step * (1 << SUM_BITS)
     sums = [build.sums([*own, *group], places, [v or 0 for v in found]) for group in groups]

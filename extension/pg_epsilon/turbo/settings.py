@@ -66,6 +66,7 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
     "convergence": ("empirical or guaranteed", _word("empirical", "guaranteed")),
     "calibration": ("split or printed", _word("split", "printed")),
     "forecast": ("a whole number of at least 1", _whole(1, 10**12)),
+    "partitions": ("a whole number of at least 1", _whole(1, 2**20)),
     "workload": ("a list of questions, each {where, keys, aggregates}", _questions),
     "queries": ("a whole number of at least 1", _whole(1, 10**12)),
     "failure": ("above 0 and below 1", lambda v: _number(0, 1)(v) and v < 1),
@@ -99,6 +100,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 def view_of(domain: Domain, alpha: Decimal, beta: Decimal, settings: Mapping[str, Any], *, partitioned: bool) -> View:
     """The view with these settings, which `check` accepts. DP005 for an accuracy out of range."""
+    _check_forecast(settings, partitioned)
     heuristic = _heuristic(settings, partitioned)
     prices = Calibration(
         Fraction(alpha),
@@ -135,6 +137,18 @@ def view_of(domain: Domain, alpha: Decimal, beta: Decimal, settings: Mapping[str
         mix=float(settings.get("mix", 0.0)),
         free_only=settings.get("free_only", False),
     )
+
+
+def _check_forecast(settings: Mapping[str, Any], partitioned: bool) -> None:
+    """A partition's rent goes by questions / partitions (rent.py): one number says nothing without the other."""
+    if partitioned and ("forecast" in settings) != ("partitions" in settings):
+        raise DPError(
+            OUT_OF_RANGE,
+            "a forecast of questions on partitions is for a number of partitions",
+            'Give both, {"forecast": 10000, "partitions": 365} for example, or leave both out.',
+        )
+    if not partitioned and "partitions" in settings:
+        raise DPError(OUT_OF_RANGE, "partitions is for views with partition_by", "Leave partitions out.")
 
 
 def _heuristic(settings: Mapping[str, Any], partitioned: bool) -> Heuristic:

@@ -143,7 +143,7 @@ def notice(
         "left": dict(left),
         "as_of": min(view.parts[part].as_of for part in range(asked.first, asked.last + 1)),
         "warnings": [OUTSIDE],
-        "aggregates": [{"name": a.name, "mechanism": "turbo"} for a in request.aggregates],
+        "aggregates": [{"aggregate": a.name, "mechanism": "turbo"} for a in request.aggregates],
     }
     info["text"] = notice_text(info)
     return info
