@@ -48,7 +48,7 @@ ALONE = Node(1, 0, 0)
 
 _LARGE = 4  # a synopsis that costs less epochs than this is always waited for
 _STARTED = 3  # rent of an epoch's price / _STARTED, and the histogram begins to learn
-_EARNED = 2
+_EARNED, _MARGIN = 2, 1.25
 _AGREES = 0.75  # of alpha ñ: noise alone is off by more in 1 of 180 answers (beta = 0.001)
 _FORGETS = 0.5  # what a disagreement leaves of the evidence before it
 _GAIN, _SMALLEST_STEP, _LARGEST_STEP = 0.7, 0.01, 1.0
@@ -74,7 +74,7 @@ class Evidence:
         if agreed:
             self.gained, self.since = self.gained + rent, self.since + rent
         else:
-            self.gained, self.failed = self.gained * _FORGETS, self.failed * _FORGETS + 1
+            self.gained, self.failed = self.gained * _FORGETS, (self.failed + 1) * _FORGETS
 
     def off(self, far: float) -> None:
         """The histogram was that far off a noisy answer, in alpha ñ."""
@@ -85,8 +85,9 @@ class Evidence:
         return _GAIN * max(0.0, 1 - 2 / math.log(beta) ** 2 / self.spread)
 
     def earned(self, epoch: int) -> bool:
-        """Whether an epoch of this price would, by what was seen, have saved more than it costs."""
-        return self.since >= _EARNED * epoch and self.gained >= (self.failed + 1) * epoch
+        """Whether epochs of this price would, by what was seen, save more than they cost: gained / failed is the mean
+        of what agreed between two disagreements."""
+        return self.since >= _EARNED * epoch and self.gained >= _MARGIN * self.failed * epoch
 
     def to_bytes(self) -> bytes:
         return _STATE.pack(self.gained, self.failed, self.spread, self.since)
@@ -212,6 +213,7 @@ class Trust:
         rent = self._rent_alone(queries, rise)
         if not self._started:
             return
+        self._histogram = self._histogram or self._books.node(WHOLE)  # an older one: refreshed data starts from it
         if self._histogram is None:
             self._histogram = Histogram.uniform(self._view.domain.bins, Heuristic())
             self._books.make_node(WHOLE, self._histogram)
