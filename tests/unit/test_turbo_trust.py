@@ -211,9 +211,9 @@ def test_epochs_cost_at_most_half_of_what_renting_alone_would(seed: int, script:
                 assert spent(books) <= 2 * C + DIRECT + CLOSE
                 return
             renting = int(alone.max()) * DIRECT
-            if books.paid.get("epoch", 0) > opened:  # at most one epoch, or a quarter, above renting alone
+            if books.paid.get("epoch", 0) > opened:  # at most one epoch, or an eighth, above renting alone
                 paid = spent(books) - (0 if all(noise.tests[tested:]) else 1.1 * DIRECT)
-                assert paid <= renting + max(EPOCH, renting / 4) + 0.11 * fails * DIRECT + CLOSE
+                assert paid <= renting + max(EPOCH, renting / 8) + 0.11 * fails * DIRECT + CLOSE
             query.put(alone, query.of(alone) + 1)
             fails += noise.tests[tested:].count(False)
             renting = int(alone.max()) * DIRECT

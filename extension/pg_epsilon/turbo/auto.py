@@ -95,8 +95,9 @@ class _Request:
         outlook: Outlook,
     ) -> None:
         self.queries, self.books, self.noise, self.outlook = queries, books, noise, outlook
-        self.view, self.unit = view, checked(queries, view)
+        self.unit = checked(queries, view)
         self.prices = replace(view.prices, gaussian=not books.pure)
+        self.view = replace(view, prices=self.prices)
         self.mechanism = "laplace" if books.pure else "gaussian"
         self.beta = self.prices.beta
         self.parts = range(first, last + 1)

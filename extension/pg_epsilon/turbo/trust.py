@@ -46,15 +46,15 @@ EVIDENCE, RECALL, LOAD = "trust", "recall", "load"
 ALONE = Node(1, 0, 0)
 """Where the load of renting alone is noted, beside the one of WHOLE."""
 
-_LARGE = 4  # a synopsis that costs less epochs than this is always waited for
+LARGE = 4  # a synopsis that costs less epochs than this is always waited for
 _STARTED = 3  # rent of an epoch's price / _STARTED, and the histogram begins to learn
 _EARNED, _MARGIN = 2, 1.25
 _AGREES = 0.75  # of alpha ñ: noise alone is off by more in 1 of 180 answers (beta = 0.001)
 _FORGETS = 0.5  # what a disagreement leaves of the evidence before it
 _GAIN, _SMALLEST_STEP, _LARGEST_STEP = 0.7, 0.01, 1.0
-_SPREAD, _MOST, _REMEMBERS = 1.0, 4.0, 0.95
+_SPREAD, _MOST, _REMEMBERS = 0.05, 4.0, 0.95
 _RECALLED, _KEPT, _KEPT_BYTES = 3, 128, 1024
-_RISKED = 4  # epochs may have lost one epoch's price, or this part of what renting alone would have cost
+_RISKED = 8  # epochs may have lost one epoch's price, or this part of what renting alone would have cost
 _STATE = struct.Struct("<dddQ")
 
 
@@ -99,7 +99,7 @@ class Evidence:
 
 def pays(view: View, scale: int, price: Decimal | None) -> bool:
     """Whether epochs can ever pay beside a synopsis of this price (None: none is to be had)."""
-    return scale > 0 and (price is None or price >= _LARGE * _epoch_price(view, scale))
+    return scale > 0 and (price is None or price >= LARGE * _epoch_price(view, scale))
 
 
 def _epoch_price(view: View, scale: int) -> Decimal:
