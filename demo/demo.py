@@ -156,7 +156,7 @@ class Demo:
                 extra_groups=[] if paths.os_user else None,
             )
         self.cluster.write("proxy.pid", str(process.pid))
-        wait_until(lambda: process.poll() is not None or is_listening(port), 30)
+        wait_until(lambda: process.poll() is not None or is_listening(port), 120)
         if process.poll() is not None or not is_listening(port):
             raise Failed(f"the proxy did not start:\n{log.read_text().strip()}")
 

@@ -7,16 +7,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 venv=$(paths venv)
 as_user=() place=
-# Two files at a time: each starts servers of its own.
+# Two files at a time: each starts servers of its own, which alone takes a loaded machine a minute. Hence --timeout, the
+# seconds of a test with its fixtures: several times what tests/fix_waiting.py waits for one thing.
 workers=(-n 2 --dist loadfile)
 case ${1:-} in
-  "") name="make test" minutes=${TEST_MINUTES:-20} what=(-m "not slow") ;;
+  "") name="make test" minutes=${TEST_MINUTES:-30} what=(-m "not slow") ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
-  --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-10} what=(tests/drivers) workers=() ;;
-  --timescale) name="make test-timescale" minutes=${TEST_MINUTES:-5} what=(tests/timescale) workers=() ;;
+  --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-20} what=(tests/drivers) workers=() ;;
+  --timescale) name="make test-timescale" minutes=${TEST_MINUTES:-15} what=(tests/timescale) workers=() ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
-    name="make test-user" minutes=${TEST_MINUTES:-5} what=(-m "not slow" tests/clients/test_{psql,psycopg,login,upstream,tpch}.py)
+    name="make test-user" minutes=${TEST_MINUTES:-15} what=(-m "not slow" tests/clients/test_{psql,psycopg,login,upstream,tpch}.py)
     if [ "$(id -u)" = 0 ]; then
       # An ordinary user (nobody: neither root nor postgres) with a checkout of his own; he shares the environment.
       place=$(mktemp -d /var/tmp/pg_epsilon-user-XXXXXX)
@@ -37,7 +38,7 @@ step "$name: pytest ${what[*]} (limit: $minutes minutes)"
 status=0
 started=$SECONDS
 "${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
-  "$venv/bin/python" -m pytest --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
+  "$venv/bin/python" -m pytest --timeout=400 --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
 
 on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s"
 case $status in

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_environment  # noqa: F401  (what it does is done when it is imported)
 from fix_ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent

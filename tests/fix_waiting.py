@@ -18,7 +18,7 @@ import psycopg
 
 PATIENCE = 60.0  # seconds
 
-SLEEPING = "wait_event = 'PgSleep'"
+SLEEPING = "wait_event = 'PgSleep' AND query LIKE '%pg!_sleep%' ESCAPE '!'"  # the engine too sleeps, to look again
 LOCKED = "wait_event_type = 'Lock'"
 
 

@@ -34,7 +34,7 @@ from pg_epsilon.query.statistics import collect
 from pg_epsilon.refusals import check_not_frozen, closed, locked, not_published
 from pg_epsilon.turbo_engine import PaidFor, TurboEngine
 from pg_epsilon.turbo_owner import Owner
-from pg_epsilon.turbo_why import why_not
+from pg_epsilon.turbo_why import instead, why_not
 
 _plans: dict[str, Any] = {}
 _pending: dict[str, Plan] = {}
@@ -83,7 +83,7 @@ def charge(request_id: str, who: str, request: str) -> str:
             return {"refusal": _refusal(_named(late.error))}
         if by_turbo is not None:
             return {"answer": by_turbo}
-        plan_ = _planned(asked)
+        plan_ = instead(asked, turbo.views, _texts, _planned)
         if catalog.is_closed(plan_.shape):
             raise closed()
         if not plan_.charges:
@@ -157,7 +157,7 @@ def _plan(request: Any) -> dict[str, Any]:
     by_turbo = turbo.plan(asked, who)
     if by_turbo is not None:
         return {**by_turbo, "request": asked.canonical()}
-    plan_ = _planned(asked)
+    plan_ = instead(asked, turbo.views, _texts, _planned)
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"

@@ -71,6 +71,11 @@ class Plan:
         margins = [one.margin(self.request.confidence) for one in self.estimators]
         return plain(_decimal(max((m for m in margins if m is not None), default=Fraction(0))))
 
+    @property
+    def has_margin(self) -> bool:
+        """Whether a margin is known of any of the block's aggregates."""
+        return any(one.margin(self.request.confidence) is not None for one in self.estimators)
+
     def charge_text(self) -> dict[str, str]:
         """The block's price in its native unit, for people."""
         return amounts_text(self.charges)
@@ -228,7 +233,8 @@ def describe(
         "mechanism": plan.mechanism,
         "charge": charge,
         "accounts": scope_text(plan.scope),
-        **({} if plan.decisions else {"margin": plan.margin}),
+        # of averages and quantiles none is known beforehand, and 0 would say that they are exact
+        **({} if plan.decisions or not plan.has_margin else {"margin": plan.margin}),
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,

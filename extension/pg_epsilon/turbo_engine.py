@@ -96,7 +96,7 @@ class TurboEngine:
         key = (view.view, policy.digest)
         if key not in self._outlooks:
             queries: list[Query] = []
-            for members in view.settings.get("workload", ()):
+            for number, members in enumerate(view.settings.get("workload", ()), 1):
                 document = {
                     "version": 1,
                     "from": {"schema": policy.relation.schema, "name": policy.relation.name},
@@ -106,11 +106,19 @@ class TurboEngine:
                 }
                 try:
                     queries += declared(self._compiled(document), view, self._texts)
-                except NotBins:
+                except NotBins as reason:
                     raise DPError(
                         SHAPE,
-                        "a question of the declared workload is no set of bins of the attributes",
+                        f"question {number} of the declared workload is no set of bins of the attributes: {reason}",
                         "Turbo would not answer it: leave it out.",
+                    ) from None
+                except DPError as error:
+                    raise DPError(
+                        error.sqlstate,
+                        f"question {number} of the declared workload: {error.message}",
+                        error.hint,
+                        detail=error.detail,
+                        position=error.position,
                     ) from None
             own = {query.id: query for query in queries if not query.trivial}
             found = Outlook(

@@ -1,11 +1,15 @@
-"""Why a question with alpha and beta about an enabled relation is not answered by Turbo: for EXPLAIN, public facts.
+"""Why a question with alpha and beta about an enabled relation is not answered by Turbo: public facts.
 
 Another mechanism answers it, at a price that is often a multiple; an analyst may want to ask it in another way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pg_epsilon.catalog_turbo import TurboCatalog
+from pg_epsilon.errors import DPError
+from pg_epsilon.plan import Plan
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
@@ -28,3 +32,15 @@ def why_not(request: Request, views: TurboCatalog, texts: Texts) -> str | None:
         except NotBins as reason:
             found = str(reason)
     return found
+
+
+def instead(request: Request, views: TurboCatalog, texts: Texts, plan: Callable[[Request], Plan]) -> Plan:
+    """`plan(request)`: how another mechanism answers. If it cannot either, the HINT says why Turbo did not."""
+    try:
+        return plan(request)
+    except DPError as error:
+        reason = why_not(request, views, texts)
+        if reason is None:
+            raise
+        hint = f"{error.hint or ''} Turbo does not answer it: {reason}.".strip()
+        raise DPError(error.sqlstate, error.message, hint, detail=error.detail, position=error.position) from None

@@ -1,5 +1,5 @@
 CREATE FUNCTION dp._type_text(type oid, typmod integer, collation_ oid) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT format_type(type, typmod) || COALESCE((SELECT format(' COLLATE %I.%I', n.nspname, o.collname) FROM pg_collation o JOIN pg_namespace n ON n.oid = o.collnamespace WHERE o.oid = collation_), '')
 $$;
 COMMENT ON FUNCTION dp._type_text(oid, integer, oid) IS 'A column''s type and collation, as in CREATE TABLE.';

@@ -8,7 +8,7 @@ BEGIN
   PERFORM dp._require_admin('dp.allot');
   SELECT * INTO d FROM dp.dataset x WHERE x.name = allot.dataset;
   IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'SELECT name FROM dp.budget.';
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'SELECT dataset FROM dp.budget';
   END IF;
   IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = role) THEN
     RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('role %s does not exist', COALESCE(quote_ident(role), 'NULL')), HINT = 'CREATE ROLE it and GRANT dp_analyst to it.';

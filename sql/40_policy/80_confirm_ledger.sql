@@ -8,7 +8,7 @@ BEGIN
   PERFORM dp._require_admin('dp.confirm_ledger');
   SELECT * INTO d FROM dp.dataset x WHERE x.name = confirm_ledger.dataset;
   IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'SELECT name FROM dp.budget.';
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L does not exist', dataset), HINT = 'SELECT dataset FROM dp.budget';
   END IF;
   IF NOT dp._frozen(d.incarnation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('dataset %L is not frozen', dataset), HINT = 'Nothing to confirm.';
@@ -19,7 +19,7 @@ BEGIN
       HINT = '0 only if the original is gone and nothing was answered after the dump. For a clone beside a living original: the whole cap, less the share that this copy may use.';
   END IF;
   IF (d.accountant = 'pure' AND add_curve IS NOT NULL) OR cardinality(add_curve) <> cardinality(d.orders) THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'add_curve has one value per order of a renyi dataset', HINT = 'SELECT orders FROM dp.dataset.';
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'add_curve has one value per order of a renyi dataset', HINT = CASE d.accountant WHEN 'pure' THEN 'Give add_epsilon: the accountant of this dataset is pure.' ELSE format('One for each of the orders %s.', d.orders) END;
   END IF;
   UPDATE dp.incarnation SET id = gen_random_uuid(), system_identifier = s.system_identifier, timeline = c.timeline_id, database_oid = b.oid
   FROM pg_control_system() s, pg_control_checkpoint() c, pg_database b

@@ -45,7 +45,7 @@ BEGIN
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) IS
-  'Lets Turbo answer counts, sums and averages over declared attributes, each off by at most alpha times the rows except with probability beta, for much less budget than noise alone. partition_by: the key of the declared grid, whose partitions are answered from once sealed; scale: the public number of rows (of a partition), or scale_epsilon to buy it; settings: how it learns (dp.turbo_view shows them).';
+  'Lets Turbo answer counts, sums and averages over declared attributes, each off by at most alpha times the rows except with probability beta, for much less budget than noise alone. partition_by: the key of the declared grid, whose partitions are answered from once sealed; scale: the public number of rows (of a partition), or scale_epsilon to buy it; settings: how it learns (dp.turbo shows them).';
 REVOKE ALL ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) TO dp_admin;
 

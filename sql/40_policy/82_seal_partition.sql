@@ -16,7 +16,8 @@ DECLARE
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.seal_partitions');
   IF num_nonnulls(older_than, until) <> 1 OR (older_than IS NOT NULL AND (older_than < interval '0' OR kind NOT IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype))) THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'give older_than, for a partition key that is a time, or until', HINT = 'CALL dp.seal_partitions(relation, older_than => ''1 day''), from any scheduler.';
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'give older_than, for a partition key that is a time, or until', HINT = CASE WHEN kind IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) THEN 'CALL dp.seal_partitions(relation, older_than => ''1 day''), from any scheduler.'
+                  ELSE 'CALL dp.seal_partitions(relation, until => value), or dp.seal_partition(relation, value) for partitions of a list.' END;
   END IF;
   -- by the clock alone: which rows came, or did not, moves nothing (composition.md 6.2)
   until := COALESCE(until, (clock_timestamp() - older_than)::timestamp::text);

@@ -127,6 +127,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'warning', d.name, 'nobody has an allotment in it', format('CALL dp.allot(role, %L, epsilon => ...)', d.name)
   FROM dp.dataset d WHERE NOT EXISTS (SELECT FROM dp.role_allotment r WHERE r.dataset = d.name)
   UNION ALL
+  SELECT 'warning', r.role::text, format('it has an allotment in %s but may not ask', string_agg(r.dataset, ', ' ORDER BY r.dataset)), format('GRANT dp_analyst TO %I, or take its allotments away: epsilon => 0', r.role)
+  FROM dp.role_allotment r JOIN pg_roles o ON o.rolname = r.role
+  WHERE r.epsilon > 0 AND r.role <> 'dp_planner' AND NOT pg_has_role(o.oid, 'dp_analyst', 'MEMBER') GROUP BY r.role
+  UNION ALL
   SELECT 'notice', string_agg(d.name, ', ' ORDER BY d.name), 'a person whose rows are in several datasets loses the sum of their budgets', 'Put relations about the same people into one dataset.'
   FROM dp.dataset d HAVING count(*) > 1
 $$;

@@ -1,6 +1,7 @@
 """A table that dp.make_synthetic made, through the proxy: its rows are there, and decisions are asked of it.
 
-At these budgets noise would have to be more than a hundred times its scale to change an outcome: below 1e-30.
+At epsilon 4 the total and each sex have noise of scale 3.3: 200 rows are 60 scales. About 185 women and men are under
+40 (149 at least in 200 runs), and no bound of a decision is nearer than 200 scales: false alarm below 1e-9.
 """
 
 from __future__ import annotations

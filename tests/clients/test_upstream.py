@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, start_proxy
-from fix_waiting import PATIENCE, SLEEPING, backends, soon
+from fix_waiting import PATIENCE, backends, soon
 from pg_epsilon_proxy.config import Config, Limits, Private
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.rewriting import Refusal
@@ -80,7 +80,7 @@ async def asleep(facade: BareFacade, count: int) -> bool:
 
     def look() -> bool:
         with facade.superuser() as root:
-            return soon(lambda: backends(root, SLEEPING) == count)
+            return soon(lambda: backends(root, "wait_event = 'PgSleep'") == count)
 
     return await asyncio.to_thread(look)
 

@@ -205,7 +205,10 @@ def test_the_server_restarts_at_once(cluster: Cluster) -> None:
 
 
 def test_fifty_clients_never_overspend(cluster: Cluster) -> None:
-    """A budget of exactly 60 charges, 50 clients that ask 4 times each: 60 answers, 140 times DP001."""
+    """A budget of exactly 60 charges, 50 clients that ask 4 times each: 60 answers, 140 times DP001.
+
+    A busy machine may not complete a call (DP006), charged or not: then the same client asks again.
+    """
     cluster.psql(
         "CREATE TABLE crowd (id int PRIMARY KEY); CALL dp.create_dataset('crowd', epsilon => 0.6);"
         "CALL dp.protect('crowd', 'crowd'); CALL dp.publish('crowd'); CALL dp.allot('alice', 'crowd', epsilon => 0.6);"
@@ -217,27 +220,29 @@ def test_fifty_clients_never_overspend(cluster: Cluster) -> None:
     def client(i: int) -> list[str]:
         with cluster.connect("bob" if i % 2 else "alice") as conn:
             gate.wait()
-            return [_outcome(conn) for _ in range(4)]
+            heard: list[str] = []
+            while len(heard) - heard.count("DP006") < 4:
+                heard.append(_outcome(conn))
+            return heard
 
     with ThreadPoolExecutor(50) as pool:
         outcomes = [outcome for each in pool.map(client, range(50)) for outcome in each]
-    assert outcomes.count("answer") == 60
-    assert outcomes.count("DP001") == 140
+    answers, lost = outcomes.count("answer"), outcomes.count("DP006")
+    assert answers <= 60 <= answers + lost
+    assert answers + outcomes.count("DP001") == 200
+    with cluster.connect() as root:
+        assert one(root, "SELECT count(*) FROM dp.ledger WHERE dataset = 'crowd'") == 60
     assert spent(cluster, "crowd") == Decimal("0.6")
     assert spent(cluster, "crowd", "bob") <= Decimal("0.3")
     balanced(cluster)
 
 
 def _outcome(conn: psycopg.Connection[Any]) -> str:
-    """Asked again if 50 others on a busy machine kept the account locked for longer than the engine waits."""
-    while True:
-        try:
-            count(conn, table="crowd", epsilon=0.01)
-        except psycopg.Error as error:
-            if error.sqlstate == "DP006" and "Commit policy changes first" in (error.diag.message_hint or ""):
-                continue
-            return str(error.sqlstate)
-        return "answer"
+    try:
+        count(conn, table="crowd", epsilon=0.01)
+    except psycopg.Error as error:
+        return str(error.sqlstate)
+    return "answer"
 
 
 def test_a_full_ledger_refuses_a_thousand_crumbs(cluster: Cluster) -> None:

@@ -31,7 +31,7 @@ class Scenarios:
             env={**os.environ, "PG_EPSILON_FACTS": json.dumps(facts)},
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=240,
         )
         assert done.returncode == 0, done.stderr
         self._found: dict[str, dict[str, Any]] = json.loads(done.stdout)

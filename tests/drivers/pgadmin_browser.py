@@ -24,7 +24,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from fix_cluster import ROOT, free_port
 
-PATIENCE = 60.0  # seconds; two cores are shared by browser, pgAdmin, proxy and servers
+PATIENCE = 120.0  # seconds; two cores are shared by browser, pgAdmin, proxy and servers
 NODE = ".file-entry .file-name"  # a line of the object explorer
 # Tall: the tree renders only what can be seen.
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1400,2200")
@@ -83,17 +83,21 @@ def pgadmin_at_work(folder: Path) -> Iterator[Server]:
             [str(python), str(program)], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     try:
-        wait(lambda: process.poll() is not None or _answers(server.port), 90)
+        wait(lambda: process.poll() is not None or _answers(server.port), 2 * PATIENCE)
         assert process.poll() is None, server.log
         yield server
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/misc/ping", timeout=5) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/misc/ping", timeout=PATIENCE) as reply:
             return bool(reply.status == 200)
     except OSError:
         return False

@@ -102,7 +102,7 @@ class Java:
         return self.ask("open", f"jdbc:postgresql://{host}:{port}/{stack.dbname}", *words)
 
     def close(self) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     subprocess.run(
         ["javac", "-Werror", "-d", str(classes), "-cp", DRIVER, str(Path(__file__).with_name("Jdbc.java"))],
         check=True,
-        timeout=60,
+        timeout=240,
     )
     program = Java(classes)
     yield program

@@ -15,7 +15,7 @@ from pgadmin_browser import NODE, Browser, Server, pgadmin_at_work, wait
 
 from fix_drivers import NEAR, DriversStack
 
-pytestmark = pytest.mark.timeout(300)  # the browser starts in the first test's time
+pytestmark = pytest.mark.timeout(900)  # the browser starts in the first test's time
 
 COUNTED = "SELECT count(*) FROM samples WHERE whole > 250"
 # What pgAdmin asks that the facade closes (facade-and-channel.md §5): other sessions' activity, shared dependencies.

@@ -46,7 +46,7 @@ class Pgcli:
             words,
             env={**os.environ, **facts, **environment},
             encoding="utf-8",
-            timeout=30,
+            timeout=120,
             dimensions=(100, 160),
         )
 
@@ -179,7 +179,7 @@ def test_completion_knows_the_tables(drivers_stack: DriversStack, tmp_path: Path
     terminal = program.terminal
     terminal.expect("asking")
     for start in ("SELECT count(*) FROM custo", "SELECT count(*) FROM peop"):
-        for _ in range(20):  # the names come in the background
+        for _ in range(60):  # the names come in the background
             terminal.send(start)
             time.sleep(0.3)
             terminal.send("\t")

@@ -76,6 +76,13 @@ CASES = {
         "error",
         "GRANT dp_analyst TO alice, bob; REVOKE SELECT ON people FROM dp_analyst",
     ),
+    "an allotment of who may not ask": (
+        "REVOKE dp_analyst FROM alice",
+        "alice",
+        "has an allotment in people",
+        "warning",
+        "GRANT dp_analyst TO alice",
+    ),
     "the reader": (
         "GRANT SELECT ON people TO dp_reader",
         "public.people",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from fix_waiting import PATIENCE
 from pg_epsilon_proxy import facade as facade_package
 from pg_epsilon_proxy.facade.command import main
 
@@ -280,7 +281,7 @@ def test_what_an_owner_publishes_by_call(facade_cluster: FacadeCluster) -> None:
         ):
             boss.execute(statement)
         version = facade_cluster.sync()
-        assert str(version) in {notice.payload for notice in boss.notifies(timeout=2, stop_after=20)}
+        assert any(notice.payload == str(version) for notice in boss.notifies(timeout=PATIENCE))
         assert facade_cluster.check() == []
         with pytest.raises(psycopg.Error) as caught:
             shown.execute("SELECT age FROM shop.people")

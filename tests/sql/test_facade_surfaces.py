@@ -215,7 +215,7 @@ def psql(cluster: FacadeCluster, command: str) -> subprocess.CompletedProcess[st
         "-c",
         command,
     ]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=30)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=240)
 
 
 def test_psql_describes_a_protected_table_as_a_plain_one(facade_cluster: FacadeCluster) -> None:

@@ -77,6 +77,19 @@ def weeks(boss: psycopg.Connection[Any]) -> Iterator[None]:
     boss.execute("CALL dp.disable_turbo('sales')")
 
 
+def test_an_owner_sees_who_spent_what(cluster: Cluster, boss: psycopg.Connection[Any]) -> None:
+    """By role, the planner too; analysts see their own in dp.budget. An unknown dataset's hint can be run."""
+    with cluster.connect("alice") as alice:
+        alice.execute("SELECT dp.dp_count('people', epsilon => 0.25)")
+        own = one(alice, "SELECT your_epsilon_left FROM dp.budget WHERE dataset = 'people'")
+        with refused("42501", hint=False):
+            alice.execute("SELECT * FROM dp.allotments")
+    seen = "SELECT role::text, epsilon_left FROM dp.allotments WHERE dataset = %s"
+    assert ("alice", own) in boss.execute(seen, ["people"]).fetchall()
+    assert {role for role, _ in boss.execute(seen, ["sales"]).fetchall()} == {"alice", "dp_planner"}
+    boss.execute(hint_of(boss, "CALL dp.allot('alice', 'nothing', epsilon => 1)"))
+
+
 def hint_of(conn: psycopg.Connection[Any], sql: str) -> str:
     """The HINT of a statement that is refused."""
     with pytest.raises(psycopg.Error) as caught:
@@ -162,6 +175,31 @@ def test_scales(cluster: Cluster, boss: psycopg.Connection[Any], options: str, w
     assert one(boss, "SELECT count(*) FROM dp.turbo WHERE relation = 'public.sales'") == 0
 
 
+WORKLOADS = [
+    ('[{"where": "kind = 1"}]', "question 1 of the declared workload: "),
+    (
+        '[{"keys": ["kind"]}, {"where": "levl = 1"}]',
+        'question 2 of the declared workload: column "levl" does not exist',
+    ),
+    ('[{"keys": ["kind"]}, {"where": "level = 1"}, {"where": "minutes < 15"}]', "question 3 of the declared workload"),
+    ('[{"where": "minutes < 15"}]', "a condition cuts through a declared range of minutes"),
+    ('[{"keys": "kind"}]', '{"keys": ["sex"]}'),
+    ('[{"were": "true"}]', '{"where": "age >= 65"}'),
+]
+
+
+@pytest.mark.parametrize(("workload", "words"), WORKLOADS)
+def test_a_workload_with_a_mistake(cluster: Cluster, boss: psycopg.Connection[Any], workload: str, words: str) -> None:
+    """Which of its questions, and what is wrong with it."""
+    settings = f'{{"workload": {workload}}}'
+    with no_charge(cluster), pytest.raises(psycopg.Error) as caught:
+        boss.execute(f"{ENABLE}, settings => %s)", [settings])
+    said = caught.value.diag
+    assert caught.value.sqlstate in ("DP003", "DP005", "42703", "42883", "22P02", "42804")
+    assert words in f"{said.message_primary} / {said.message_hint}"
+    assert said.message_hint
+
+
 def test_a_column_with_too_many_values(cluster: Cluster, boss: psycopg.Connection[Any]) -> None:
     with no_charge(cluster), refused("DP005", "price has more than 1000000 values in its declared bounds"):
         boss.execute("CALL dp.enable_turbo('sales', '{kind,price}', 0.05, 0.01)")
@@ -179,6 +217,28 @@ def test_partitions_that_are_not_there(cluster: Cluster, boss: psycopg.Connectio
         boss.execute(hint_of(boss, "CALL dp.reopen_partition('sales', '2026-01-22')"))
     with no_charge(cluster), refused("DP005", "It begins at 2026-01-01."):
         boss.execute("CALL dp.seal_partition('sales', '2025-12-31')")
+
+
+def test_partitions_of_a_list(cluster: Cluster, boss: psycopg.Connection[Any], alice: psycopg.Connection[Any]) -> None:
+    """They have no age, and a window of them is a run of the declared values."""
+    cluster.psql(
+        """CREATE TABLE sites (site text NOT NULL, ok boolean NOT NULL);
+        CALL dp.protect('sites', 'sales', partition_by => 'site', grid => '{"list": ["north", "south", "east"]}');
+        CALL dp.describe_column('sites', 'site', domain => '{north,south,east}', nullable => false);
+        CALL dp.describe_column('sites', 'ok', nullable => false); CALL dp.publish('sites');
+        CALL dp.enable_turbo('sites', '{ok}', 0.05, 0.01, 'site', true, scale => 500);""",
+        user="boss",
+    )
+    with no_charge(cluster), refused("DP005", "dp.seal_partition(relation, value) for partitions of a list"):
+        boss.execute("CALL dp.seal_partitions('sites', older_than => '1 day')")
+    with no_charge(cluster), refused("DP005", "Its values: north, south, east."):
+        boss.execute("CALL dp.seal_partition('sites', 'west')")
+    for site in ("north", "south", "east"):
+        boss.execute("CALL dp.seal_partition('sites', %s)", [site])
+    request = "SELECT dp.dp_plan(dp.dp_count_request('sites', %s, alpha => 0.05, beta => 0.01))"
+    assert one(alice, request, "site IN ('north', 'south') AND ok")["mechanism"] == "turbo"
+    with refused("DP004", "Turbo does not answer it: its condition on site names no neighbours of the declared list"):
+        alice.execute(request, ["site IN ('north', 'east') AND ok"])
 
 
 WEEK = "day >= '2026-01-01' AND day < '2026-01-08'"
@@ -211,6 +271,19 @@ def test_why_turbo_does_not_answer(
     assert reason is None or reason in plan["turbo"]
 
 
+@pytest.mark.parametrize("call", ["query", "plan"])
+def test_what_nobody_answers_says_why_turbo_does_not(
+    cluster: Cluster, alice: psycopg.Connection[Any], weeks: None, call: str
+) -> None:
+    """Who may not ask an average by accuracy directly learns why Turbo, which may, does not answer this one."""
+    request = "dp.dp_group_by_request('sales', '{}', ARRAY['avg(minutes)'], %s, alpha => 0.05, beta => 0.01)"
+    with (
+        no_charge(cluster),
+        refused("DP005", "Turbo does not answer it: the values of minutes are declared as ranges."),
+    ):
+        alice.execute(f"SELECT dp.dp_{call}({request})", [WEEK])
+
+
 def test_no_reason_where_turbo_was_not_asked(alice: psycopg.Connection[Any], weeks: None) -> None:
     assert "turbo" not in one(alice, "SELECT dp.dp_plan(dp.dp_count_request('sales', epsilon => 0.1))")
 
@@ -231,6 +304,32 @@ def test_decisions_that_are_asked_wrongly(
 ) -> None:
     with no_charge(cluster), refused(sqlstate, words):
         alice.execute(f"SELECT dp.dp_decide(%s, 'sales_syn', {options}, epsilon => 0.1)", [query])
+
+
+def test_a_fallback_on_a_wide_domain(cluster: Cluster, alice: psycopg.Connection[Any], copy: str) -> None:
+    """auto takes a decider that can answer; what the refusal of the other one advises can be asked."""
+    query, ask = (
+        "SELECT median(price) FROM sales",
+        "SELECT mechanism, answer FROM dp.dp_decide_detail(%s, 'sales_syn', 50",
+    )
+    with no_charge(cluster), refused("DP005", "mechanism hist"):
+        alice.execute(f"{ask}, mechanism => 'em')", [query])
+    found = alice.execute(f"{ask}, fallback => true)", [query]).fetchone()
+    assert found is not None
+    assert found[0] == "Hist_med"
+    assert found[1] is not None
+    rounded = alice.execute(f"{ask}, mechanism => 'em')", ["SELECT median(round(price, -2)) FROM sales"]).fetchone()
+    assert rounded is not None
+    assert rounded[0] == "EM_med"
+
+
+def test_an_unknown_margin_is_not_shown_as_0(alice: psycopg.Connection[Any], weeks: None) -> None:
+    """Of an average no margin is known before it is answered, neither directly nor by Turbo."""
+    request = "dp.dp_group_by_request('sales', '{}', ARRAY['avg(level)'], %s, "
+    for price in ("epsilon => 0.1", "alpha => 0.05, beta => 0.01"):
+        plan = one(alice, f"SELECT dp.dp_plan({request}{price}))", WEEK)
+        assert "margin" not in plan
+        assert "±" not in plan["text"]
 
 
 def test_a_copy_of_another_table_is_set(cluster: Cluster, alice: psycopg.Connection[Any], copy: str) -> None:

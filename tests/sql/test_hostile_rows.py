@@ -105,7 +105,8 @@ def _try(bench: Bench, text: str) -> bool:
     return True
 
 
-_options = {"database": None, "deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+_checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+_options = {"database": None, "deadline": None, "suppress_health_check": _checks}
 
 
 @settings(max_examples=60, **_options)  # type: ignore[arg-type]

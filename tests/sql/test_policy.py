@@ -11,6 +11,7 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import count, one, refused
+from fix_waiting import PATIENCE
 
 TABLES = ["dataset", "relation_policy", "protection", "column_policy", "publication", "role_allotment", "policy_state"]
 TABLES += ["account", "ledger", "closed_shape", "incarnation"]
@@ -183,7 +184,7 @@ def test_each_change_moves_the_version_and_notifies(cluster: Cluster) -> None:
         boss.execute("CALL dp.describe_column('typed', 'i')")
         after = one(root, "SELECT version FROM dp.policy_state")
         assert after == before + 1
-        assert [n.payload for n in root.notifies(timeout=1, stop_after=1)] == [str(after)]
+        assert [n.payload for n in root.notifies(timeout=PATIENCE, stop_after=1)] == [str(after)]
 
 
 def test_publish_and_unpublish(cluster: Cluster) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pytest
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import count, refused
 from fix_stack import Stack
+from fix_waiting import PATIENCE, soon
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS
 
@@ -102,13 +102,6 @@ class World:
 
     def balanced(self) -> None:
         assert self.rows("SELECT * FROM dp._ledger_mismatch()") == []
-
-
-def soon(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 15
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return done()
 
 
 @pytest.fixture
@@ -340,7 +333,7 @@ def test_two_releases_at_once_share_one_cap(cluster: Cluster) -> None:
         second = pool.submit(later)
         assert soon(lambda: root.execute(waiting).fetchone() == (1,))
         first.commit()
-        second.result(30)
+        second.result(PATIENCE)
         first.execute("CALL dp.unregister_synthetic('raced_a')")
         first.commit()
 

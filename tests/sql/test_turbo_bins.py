@@ -42,13 +42,23 @@ ATTRIBUTES = {
     "c": "c IN ('ab', 'cd')",
     "f": "f IN ('red', 'green', 'blue') OR f IS NULL",
     "b": "true",
+    "x": "x >= -1.5 AND x < 8",
+    "s": "s >= '2024-01-01' AND s < '2024-03-01'",
+    "z": "z >= '2024-01-01 00:00+00' AND z < '2024-03-01 00:00+00' OR z IS NULL",
+    "w": "w >= -1000000000000 AND w < 1000000000000",
+    "m": "m >= 0 AND m < 2000000",
+    "q": "q >= 0 AND q < 1",
 }
 TABLE = r"""
 CREATE TYPE colour AS ENUM ('red', 'green', 'blue');
-CREATE TABLE rows_ (i int, ten smallint, n numeric(6,2), d date, e int, t text, c char(4), f colour, b bool);
+CREATE TABLE rows_ (i int, ten smallint, n numeric(6,2), d date, e int, t text, c char(4), f colour, b bool,
+  x float8, s timestamp, z timestamptz, w bigint, m numeric(12,2), q numeric);
 INSERT INTO rows_ SELECT k * 7 % 31 - 8, k % 120, (k % 1300) / 100.0 - 1, DATE '2023-12-20' + k % 90, k % 100 - 5,
   (ARRAY['x', 'y''z', 'back\slash', 'other', NULL])[1 + k % 5], (ARRAY['ab', 'cd', 'zz'])[1 + k % 3],
-  (ARRAY['red', 'green', 'blue', NULL]::colour[])[1 + k % 4], (ARRAY[true, false, NULL])[1 + k % 3]
+  (ARRAY['red', 'green', 'blue', NULL]::colour[])[1 + k % 4], (ARRAY[true, false, NULL])[1 + k % 3],
+  CASE WHEN k % 50 = 0 THEN 'NaN' ELSE k % 97 / 8.0 - 2 END, TIMESTAMP '2023-12-20' + k % 90 * INTERVAL '25 hours',
+  CASE WHEN k % 9 > 0 THEN TIMESTAMPTZ '2023-12-20 00:00+00' + k % 90 * INTERVAL '25 hours' END,
+  (k % 30 - 15) * 100000000000, k % 211 * 9999.99, k % 125 / 100.0
 FROM generate_series(1, 3000) k;
 INSERT INTO rows_ DEFAULT VALUES;
 CALL dp.create_dataset('rows_', epsilon => 1);
@@ -62,6 +72,13 @@ CALL dp.describe_column('rows_', 't', domain => '{x,y''z,"back\\slash"}');
 CALL dp.describe_column('rows_', 'c', domain => '{ab,cd}', nullable => false);
 CALL dp.describe_column('rows_', 'f');
 CALL dp.describe_column('rows_', 'b');
+CALL dp.describe_column('rows_', 'x', edges => '{-1.5,0,2.25,8}', nullable => false);
+CALL dp.describe_column('rows_', 's', edges => '{2024-01-01,2024-01-08 12:00,2024-02-01,2024-03-01}',
+  nullable => false);
+CALL dp.describe_column('rows_', 'z', edges => '{2024-01-01 00:00+00,2024-01-31 00:00+00,2024-03-01 00:00+00}');
+CALL dp.describe_column('rows_', 'w', edges => '{-1000000000000,-5,0,300000000000,1000000000000}', nullable => false);
+CALL dp.describe_column('rows_', 'm', edges => '{0,100000,500000.5,2000000}', nullable => false);
+CALL dp.describe_column('rows_', 'q', edges => '{0,0.25,1}', nullable => false);
 CALL dp.publish('rows_');
 CALL dp.allot('alice', 'rows_', epsilon => 1);
 """
@@ -156,6 +173,82 @@ def test_questions_are_sets_of_bins(cluster: Cluster, root: psycopg.Connection[A
         assert exact(root, where=predicate) == [[rows]], predicate
     for predicate in CUT:
         assert exact(root, where=predicate) is None, predicate
+
+
+# Columns whose values cannot be listed: conditions compare them with constants.
+RANGES = {
+    "x": (
+        [
+            "x < 0",
+            "x >= 2.25 OR x < 0",
+            "NOT x >= 0",
+            "x BETWEEN 0 AND 100",
+            "x < 'NaN'",
+            "x IS NOT NULL",
+            "x > 8",
+            "x >= -1.5 AND x < 2.25",
+        ],
+        ["x <= 0", "x > 0", "x = 0", "x < 1", "x IN (0, 1)", "floor(x) = 0", "x > i"],
+    ),
+    "s": (
+        [
+            "s < '2024-01-08 12:00'",
+            "s >= '2024-02-01' OR s < '2024-01-01'",
+            "s BETWEEN '2024-02-01' AND 'infinity'",
+            "CASE WHEN s < '2024-02-01' THEN i > 3 ELSE i < 9 END",
+        ],
+        [
+            "s <= '2024-01-08 12:00'",
+            "s < '2024-01-08'",
+            "date_trunc('day', s) < '2024-02-01'",
+            "s > '2024-02-28 23:59:59'",
+        ],
+    ),
+    "z": (
+        [
+            "z >= '2024-01-31 00:00+00'",
+            "z IS NULL",
+            "z IS DISTINCT FROM '2020-01-01 00:00+00'",
+            "z IS NULL OR z < '2024-01-31 02:00+02'",
+        ],
+        ["z >= '2024-01-31 01:00+00'", "z IS NOT DISTINCT FROM '2024-01-05 00:00+00'"],
+    ),
+    "w": (
+        [
+            "w < 0",
+            "w <= -1",
+            "w > -6",
+            "w >= -5 AND w < 300000000000",
+            "w > 299999999999",
+            "w <> 1000000000000",
+            "w < -0.5",
+        ],
+        ["w < 1", "w <= 0", "w % 2 = 0", "w IN (1, 2)", "w > 0.5"],
+    ),
+    "m": (
+        ["m < 100000", "m <= 99999.99", "m <= 99999.995", "m > 500000.49 OR m < 0", "m >= 500000.5 AND i > 4"],
+        ["m <= 99999.98", "m < 100000.01", "m <= 100000"],
+    ),
+    "q": (["q < 0.25", "q >= 0.250", "NOT q < 0.25 OR i = 2"], ["q <= 0.249999999999999999999999999999", "q > 0.25"]),
+}
+
+
+@pytest.mark.parametrize("attribute", RANGES)
+def test_ranges_of_values_that_cannot_be_listed(
+    cluster: Cluster, root: psycopg.Connection[Any], attribute: str
+) -> None:
+    """A condition is one of bins if no value says otherwise, of timestamps, floating point numbers, wide integers."""
+    enable(cluster, "i", attribute)
+    inside, (whole, cut) = f"({ATTRIBUTES['i']}) AND ({ATTRIBUTES[attribute]})", RANGES[attribute]
+    for predicate in whole:
+        rows = one(root, f"SELECT count(*) FROM rows_ WHERE {inside} AND ({predicate})".replace("%", "%%"))
+        assert exact(root, where=predicate) == [[rows]], predicate
+    for predicate in cut:
+        assert exact(root, where=predicate) is None, predicate
+    groups = exact(root, keys=[f"CASE WHEN {whole[0]} THEN 'a' ELSE 'b' END"])[0]
+    sql = f"SELECT count(*) FILTER (WHERE {whole[0]}), count(*) FROM rows_ WHERE {inside}"
+    true, total = root.execute(sql).fetchone() or (0, 0)
+    assert sorted(groups) == sorted([true, total - true])
 
 
 SUMS = [

@@ -38,7 +38,7 @@ EPSILONS = st.fractions(min_value=Fraction(1, 10**6), max_value=1000, max_denomi
 def run_python(code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=240
     ).stdout
 
 

@@ -238,9 +238,11 @@ def test_a_joined_answer_has_the_noise_that_was_bought(moved: int) -> None:
 
 
 def test_a_draw_that_is_not_joined_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its variance is 4.6 times what was bought, 1800 on average: missed with probability below 1e-9."""
     monkeypatch.setattr(refine, "release", unjoined)
     assert spread(Moving) > LIMIT
 
 
 def test_an_answer_joined_across_data_versions_is_caught() -> None:
+    """Off by 2.5 deviations each time, 2800 on average: missed with probability below 1e-9."""
     assert spread(Mixing, moved=200) > LIMIT

@@ -135,7 +135,7 @@ def _decision(
 ) -> Choice:
     interval = question.interval(number)
     facts = facts_of(request, question, aggregate, interval, share)
-    name = _mechanism(request.mechanism, facts, question)
+    name = _mechanism(request.mechanism, facts, question, aggregate)
     case = Case(request, question, aggregate, interval, share, facts, build)
     how = _BUILDERS[facts.aggregate, name]
     decided, statistics = how.build(case)
@@ -168,13 +168,15 @@ def _known(facts: planner.Facts, name: str) -> planner.Decider:
     return next(one for one in planner.DECIDERS[facts.aggregate] if one.name == name)
 
 
-def _mechanism(asked: str, facts: planner.Facts, question: Question) -> str:
-    """The decider's name. With a fallback `auto` takes one that has an estimate, which is the fallback (§11)."""
+def _mechanism(asked: str, facts: planner.Facts, question: Question, aggregate: Aggregate) -> str:
+    """The decider's name. With a fallback `auto` takes one that has an estimate, which is the fallback (§11), unless it
+    cannot: EM_med has a bound on its domain, the private answer behind Hist_med has none."""
     offered = {one.name for one in planner.available(facts)}
     if asked == "auto":
         best = planner.recommend(facts) if facts.rho is None else "lm"
         if question.policy == FALLBACK and _BUILDERS[facts.aggregate, best].draws:
-            best = "em" if facts.aggregate == planner.QUANTILE else "lm"
+            quantile = facts.aggregate == planner.QUANTILE
+            best = "lm" if not quantile else "em" if _domain(aggregate) <= POINTS else best
         return best
     if asked in offered:
         return asked
@@ -273,15 +275,21 @@ def _svt(case: Case, theta: Decimal | None) -> Built:
     return Drawn(measure), (Statistic(PREFIX, values.sql, case.aggregate.filter, levels=(levels,)),)
 
 
+def _domain(aggregate: Aggregate) -> int:
+    """How many values a quantile may have."""
+    values = values_of(aggregate)
+    return values.high - values.low + 1
+
+
 def _em_quantile(case: Case, *, tight: bool) -> Built:
     """EM_med (§6.1): a value of the declared domain, compared."""
     values, fraction = values_of(case.aggregate), case.facts.fraction
-    size = values.high - values.low + 1
+    size = _domain(case.aggregate)
     if size > POINTS:
         raise DPError(
             OUT_OF_RANGE,
             f"the domain has more than {POINTS} values",
-            "Use mechanism hist, which needs no domain, or a coarser resolution.",
+            "Use mechanism hist, which needs no domain, or coarser values: median(round(x, -2)).",
         )
     rows = Facts.of(case.request, [case.aggregate]).kappa()
     score: Score = "printed" if case.question.score == PRINTED else "ties"

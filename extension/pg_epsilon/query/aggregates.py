@@ -209,7 +209,7 @@ def _number(name: str, value: Any) -> Decimal:
         number = Decimal("NaN")
     fits = number.is_finite() and abs(number.adjusted()) <= 100
     if not fits or (least is not None and number < least) or (most is not None and number > most):
-        raise DPError(OUT_OF_RANGE, f"{name} must be {words}", f"Give {name} as a plain decimal number.")
+        raise DPError(OUT_OF_RANGE, f"{name} must be {words}", f"Give {name} as a plain decimal number in that range.")
     return number.normalize()
 
 

@@ -16,6 +16,7 @@ from math import prod
 
 from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
 from pg_epsilon.query import grid
+from pg_epsilon.query.cuts import Edges, constants, edges_of
 from pg_epsilon.query.domain import cells, key_domain, key_sql
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.schema import Column
@@ -33,7 +34,8 @@ _COLUMN = re.compile(r'\br\.("(?:[^"]|"")+")')
 class Attribute:
     """A column of a view. keys: its bins, as group keys, NULL last; bin_sql: a value's bin as int8, NULL outside all.
 
-    points: SQL of every declared value, column v, by which bins are told from each other; size: how many there are.
+    points: SQL of every declared value, and its order, by which bins are told from each other; size: how many there
+    are. edges: instead, where they cannot be listed.
     """
 
     name: str
@@ -41,11 +43,22 @@ class Attribute:
     bin_sql: str
     points: str
     size: int
+    edges: Edges | None = None
 
     @property
     def single(self) -> bool:
         """Whether each bin is one value, which then represents it exactly."""
-        return self.size == len(self.keys)
+        return self.edges is None and self.size == len(self.keys)
+
+    def seen_by(self, sql: str) -> Attribute:
+        """With values that stand for all others in this SQL. NotBins if it does more than comparing with constants."""
+        if self.edges is None:
+            return self
+        found = constants(sql, self.edges)
+        if found is None:
+            raise NotBins(f"{self.name} is declared as ranges: conditions may compare it with constants, no more")
+        points, size = self.edges.points(found)
+        return replace(self, points=points, size=size)
 
 
 class NotBins(Exception):
@@ -68,14 +81,17 @@ def attribute(column: Column) -> Attribute:
         ends = replace(policy, kind="bounds", lower=policy.edges[0], upper=policy.edges[-1], edges=None)
         declared = replace(column, policy=ends)
     values = grid.declared_values(declared)
+    if values is None or values.size > MAX_POINTS:
+        edges = edges_of(column)
+        if edges is not None:
+            return Attribute(column.name, keys, _bin_sql(column, keys), "", 0, edges)
     if values is None and _in_steps(declared):
         raise _too_many(column.name, f"more than {MAX_POINTS}")
     if values is None:
         raise DPError(
             UNDECLARED,
             f"column {column.name} has no list of values from which its bins could be told",
-            "Declare a domain, or bounds or edges of an integer, a date or a numeric(p,s); bins of timestamps and of"
-            " floating point numbers are cut by a generated column.",
+            "Declare a domain, edges, or bounds of an integer, a date or a numeric(p,s).",
         )
     if values.size > MAX_POINTS:
         raise _too_many(column.name, f"{values.size}")
@@ -93,7 +109,7 @@ def _too_many(name: str, size: str) -> DPError:
     return DPError(
         OUT_OF_RANGE,
         f"column {name} has {size} values in its declared bounds; bins are told apart by at most {MAX_POINTS}",
-        "Declare narrower bounds or edges, or use a generated column that rounds it.",
+        "Declare edges, or narrower bounds.",
     )
 
 
@@ -155,9 +171,10 @@ def _names(attributes: Sequence[Attribute], places: Sequence[int]) -> str:
     return ", ".join(attributes[place].name for place in places)
 
 
-def _points(attributes: Sequence[Attribute], places: Sequence[int]) -> str:
-    """The combinations of the attributes' declared values as relation r, with their bin in the grid of these alone."""
-    own = [attributes[place] for place in places]
+def _points(sql: str, attributes: Sequence[Attribute], places: Sequence[int]) -> str:
+    """The combinations of the attributes' declared values as relation r, with their bin in the grid of these alone, for
+    SQL that reads no others."""
+    own = [attributes[place].seen_by(sql) for place in places]
     if prod(one.size for one in own) > MAX_POINTS:
         raise NotBins
     parts, index, stride = [], [], prod(len(one.keys) for one in own)
@@ -183,7 +200,7 @@ def truth(condition: str, attributes: Sequence[Attribute], texts: Texts) -> tupl
         return (), found or "0"
     inner = (
         f"SELECT r.dp_bin, bool_and(({condition}) IS TRUE) AS a, bool_or(({condition}) IS TRUE) AS o"
-        f" FROM {_points(attributes, places)} WHERE r.dp_bin IS NOT NULL GROUP BY r.dp_bin"
+        f" FROM {_points(condition, attributes, places)} WHERE r.dp_bin IS NOT NULL GROUP BY r.dp_bin"
     )
     bits = "CASE WHEN a THEN '1' WHEN o THEN 'x' ELSE '0' END"
     (found,) = _run(f"SELECT string_agg({bits}, '' ORDER BY dp_bin) AS v FROM ({inner}) AS g", texts)
@@ -199,7 +216,7 @@ def key_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> tupl
         raise NotBins
     inner = (
         f"SELECT r.dp_bin, min(k) AS k, min(k) IS NOT DISTINCT FROM max(k) AND count(k) IN (0, count(*)) AS one FROM"
-        f' (SELECT r.dp_bin, ({sql}) COLLATE pg_catalog."C" AS k FROM {_points(attributes, places)}) AS r'
+        f' (SELECT r.dp_bin, ({sql}) COLLATE pg_catalog."C" AS k FROM {_points(sql, attributes, places)}) AS r'
         " WHERE r.dp_bin IS NOT NULL GROUP BY r.dp_bin"
     )
     found = _run(f"SELECT CASE WHEN NOT one THEN 'x' ELSE '=' || k END AS v FROM ({inner}) AS g ORDER BY dp_bin", texts)
@@ -217,7 +234,7 @@ def values_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> t
     if not places or not all(attributes[place].single for place in places):
         ranges = [place for place in places if not attributes[place].single]
         raise NotBins(f"the values of {_names(attributes, ranges)} are declared as ranges" if ranges else _WHOLE)
-    inner = f"SELECT r.dp_bin, ({sql})::pg_catalog.text AS v FROM {_points(attributes, places)}"
+    inner = f"SELECT r.dp_bin, ({sql})::pg_catalog.text AS v FROM {_points(sql, attributes, places)}"
     found = _run(f"SELECT v FROM ({inner}) AS g WHERE dp_bin IS NOT NULL ORDER BY dp_bin", texts)
     if len(found) != prod(len(attributes[p].keys) for p in places):
         raise NotBins

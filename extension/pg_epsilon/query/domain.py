@@ -118,7 +118,8 @@ def _text_sql(column: Column, x: str) -> str:
 
 def _check(column: Column) -> None:
     type_ = type_of(column)
-    why = _REFUSED.get(type_.kind)
+    ranges = type_.kind is Kind.FLOAT and column.policy is not None and column.policy.edges is not None
+    why = None if ranges else _REFUSED.get(type_.kind)
     if type_.kind is Kind.TEXT and not type_.deterministic:
         why = "equal texts of a nondeterministic collation can differ"
     if why is not None:
@@ -253,4 +254,6 @@ def _edges_sql(column: Column, edges: tuple[str, ...], x: str) -> str:
         f" THEN {quote(low)}::pg_catalog.text"
         for low, high in pairwise(texts)
     )
-    return f"(CASE{arms} ELSE {_text_sql(column, x)} END)" if arms else _text_sql(column, x)
+    # of a floating point value, the text could be an edge's, by extra_float_digits
+    outside = f"(CASE WHEN {x} IS NOT NULL THEN '' END)" if type_of(column).kind is Kind.FLOAT else _text_sql(column, x)
+    return f"(CASE{arms} ELSE {outside} END)" if arms else outside

@@ -113,8 +113,11 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
     if view.partitioned:
         found = window(request.policy, Item(request.policy.relation, None, "r"), conjuncts)
         if found is None:
-            key = request.policy.partition_by
-            raise NotBins(f"its condition on {key} has no two ends, or cuts through a partition; see dp.turbo")
+            listed = "list" in (request.policy.grid or {})
+            why = (
+                "names no neighbours of the declared list" if listed else "has no two ends, or cuts through a partition"
+            )
+            raise NotBins(f"its condition on {request.policy.partition_by} {why}; see dp.turbo")
         first, last, conjuncts = found
     parts = [view.parts.get(part) for part in range(first, last + 1)]
     if not all(part is not None and part.sealed for part in parts):

@@ -82,6 +82,9 @@ KNOBS: Mapping[str, tuple[str, Check]] = {
 }
 
 
+_WORKLOAD = """For example {"workload": [{"where": "age >= 65"}, {"keys": ["sex"]}]}: names in quotes, keys a list."""
+
+
 def is_auto(settings: Mapping[str, Any]) -> bool:
     """Whether the planner chooses the path; what only Turbo's own algorithms have leaves it no choice."""
     own = settings.get("mode") == "pmw" or settings.get("convergence") == "guaranteed"
@@ -95,7 +98,8 @@ def check(settings: Mapping[str, Any]) -> None:
             raise DPError(OUT_OF_RANGE, f"unknown setting {name:.60}", f"Settings: {', '.join(KNOBS)}.")
         words, right = KNOBS[name]
         if not right(value):
-            raise DPError(OUT_OF_RANGE, f"{name} must be {words}", f"Leave {name} out for the default.")
+            hint = _WORKLOAD if name == "workload" else f"Leave {name} out for the default."
+            raise DPError(OUT_OF_RANGE, f"{name} must be {words}", hint)
 
 
 def view_of(domain: Domain, alpha: Decimal, beta: Decimal, settings: Mapping[str, Any], *, partitioned: bool) -> View:
@@ -112,7 +116,7 @@ def view_of(domain: Domain, alpha: Decimal, beta: Decimal, settings: Mapping[str
         if partitioned or prices.gaussian or settings.get("mode") == "pmw":
             raise DPError(
                 OUT_OF_RANGE,
-                "guaranteed convergence is proved for one node with Laplace noise (turbo.md E-11)",
+                "guaranteed convergence is proved for one node with Laplace noise",
                 "Leave convergence out, or enable the view without partition_by.",
             )
         found = guaranteed(

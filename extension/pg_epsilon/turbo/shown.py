@@ -137,7 +137,7 @@ def notice(
         "mechanism": "turbo",
         "charge": dict(charge),
         "accounts": accounts,
-        "margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator)),
+        **({"margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator))} if shown else {}),
         "confidence": plain(1 - view.beta),
         "grade": grade(paths),
         "left": dict(left),

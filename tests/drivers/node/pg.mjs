@@ -155,14 +155,14 @@ const scenarios = {
     }),
   cancel: () =>
     connected(async (client) => {
-      const query = new pg.Query("SELECT pg_sleep(60)");
+      const query = new pg.Query("SELECT pg_sleep(600)");
       const ended = new Promise((done) => query.on("error", (error) => done(error.code)).on("end", () => done("end")));
       client.query(query);
-      setTimeout(() => new Client(settings).cancel(client, query), 500);
+      setTimeout(() => new Client(settings).cancel(client, query), 2000);
       return [await ended, await value(client, COUNT)];
     }),
   "a statement's time limit": () =>
-    connected(async (client) => [(await refusal(client.query("SELECT pg_sleep(60)"))).code, await value(client, COUNT)], { statement_timeout: 300 }),
+    connected(async (client) => [(await refusal(client.query("SELECT pg_sleep(600)"))).code, await value(client, COUNT)], { statement_timeout: 4000 }),
 
   pool: async () => {
     const pool = new Pool({ ...settings, ...tls({ ca: facts.ca }), max: 3, maxUses: 5 });

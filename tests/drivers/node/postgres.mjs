@@ -145,8 +145,8 @@ const scenarios = {
     }),
   cancel: () =>
     connected(async (sql) => {
-      const query = sql`SELECT pg_sleep(60)`;
-      setTimeout(() => query.cancel(), 500);
+      const query = sql`SELECT pg_sleep(600)`;
+      setTimeout(() => query.cancel(), 2000);
       return [(await refusal(query)).code, await count(sql)];
     }),
 };

@@ -38,6 +38,8 @@ def column(type_: str, kind: str, **policy: object) -> Column:
         (column("date", "bounds", lower="2024-01-01", upper="2024-01-20", resolution="1 week", nullable=False),
          ("2024-01-01", "2024-01-08", "2024-01-15")),
         (column("integer", "edges", edges=("0", "18", "65"), nullable=False), ("0", "18")),
+        (Column("x", 701, "double precision", policy=ColumnPolicy("edges", edges=("-1.5", "0", "2"), nullable=False)),
+         ("-1.5", "0")),
         (Column("x", 7, "public.mood", enum_labels=("sad", "ok"), policy=ColumnPolicy("opaque")), ("sad", "ok", None)),
     ],
 )  # fmt: skip
@@ -68,6 +70,12 @@ def test_no_finite_domain_is_an_error_with_a_hint(declared: Column, sqlstate: st
     with pytest.raises(DPError) as caught:
         key_domain(declared)
     assert caught.value.sqlstate == sqlstate and caught.value.hint
+
+
+def test_a_value_outside_the_edges_of_a_floating_point_column_has_no_edges_text() -> None:
+    """By extra_float_digits = 0 the text of -1.5000000000000002 is '-1.5'."""
+    sql = key_sql(Column("x", 701, "double precision", policy=ColumnPolicy("edges", edges=("-1.5", "0"))))
+    assert 'r."x"::pg_catalog.text' not in sql and sql.endswith("(CASE WHEN r.\"x\" IS NOT NULL THEN '' END) END)")
 
 
 def test_key_sql_refuses_what_cannot_be_a_key() -> None:

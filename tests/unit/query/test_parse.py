@@ -187,7 +187,7 @@ def test_deep_text_is_refused_and_cannot_crash_a_backend_with_a_2_mb_stack(name:
         resource.setrlimit(resource.RLIMIT_STACK, (2 << 20, 2 << 20))
 
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD], input=DEEP[name], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", _CHILD], input=DEEP[name], capture_output=True, text=True, timeout=240,
         env={"PYTHONPATH": str(PACKAGES)}, preexec_fn=small_stack, check=False,
     )  # fmt: skip
     assert (child.returncode, child.stdout.strip()) == (0, "DP003"), child.stderr
