@@ -274,9 +274,11 @@ def test_evidence_is_the_rent_between_disagreements() -> None:
 def test_it_learns_what_is_not_noise() -> None:
     """Far off: most of the way. As far off as noise is: nothing."""
     seen = trust.Evidence()
+    for _ in range(10):
+        seen.off(3.0)
     assert trust.step(2_000, 8_000, 10_000, 0.05, seen.gain(0.001)) > 0.5
     assert trust.step(8_000, 2_000, 10_000, 0.05, seen.gain(0.001)) < -0.5
-    for _ in range(200):
+    for _ in range(300):
         seen.off(math.sqrt(2) / math.log(1000))
     assert seen.gain(0.001) < 1e-3
     assert trust.step(2_000, 8_000, 10_000, 0.05, seen.gain(0.001)) == 0
