@@ -318,7 +318,7 @@ def test_a_database_wide_setting_does_not_reach_the_channel(cluster: Cluster) ->
     cluster.psql(
         f"ALTER DATABASE {PRIVATE} SET default_transaction_read_only = on;"
         f"ALTER DATABASE {PRIVATE} SET default_transaction_isolation = 'serializable';"
-        f"ALTER DATABASE {PRIVATE} SET statement_timeout = '1s'; ALTER ROLE dp_channel SET synchronous_commit = off;"
+        f"ALTER DATABASE {PRIVATE} SET statement_timeout = '60s'; ALTER ROLE dp_channel SET synchronous_commit = off;"
     )
     try:
         with cluster.connect() as root, cluster.connect("alice") as alice:

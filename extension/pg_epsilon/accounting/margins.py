@@ -92,7 +92,7 @@ def _scale(target: Fraction, power: int) -> float:
         raise DPError(
             OUT_OF_RANGE,
             "the noise asked for is larger than any number that can be answered",
-            "Use a larger epsilon (or rho), tighter declared bounds, a coarser resolution, or constants of fewer digits.",
+            "Use a larger epsilon (or rho), tighter bounds, a coarser resolution, or constants of fewer digits.",
         )
     return _double_up(target, power)
 
