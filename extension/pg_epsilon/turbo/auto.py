@@ -1,19 +1,20 @@
 """The planner `auto`: per view and query the cheapest path that still meets (alpha, beta) (composition.md §7.5).
 
 In this order: from public facts (no bin, every bin); from what was released (derive.py); from a synopsis, bought when
-that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py).
+that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py); and
+on a large grid by a histogram that this noise has trained, tested by a sparse vector, once that has earned its epoch.
 
 *Rent or buy*, on every partition's account: noise is rented as long as the rent, with the next request's, stays within
-the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most
-2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
-decides at once (rent.py): if all declared queries together would be rented for more than C, the synopsis is bought when
-the first one comes; with a forecast, as soon as so many like those asked cost more than 2 C however well they share, or
-would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would
-otherwise use up what it costs.
+the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most 2
+min(rent, C) + one charge is spent, against renting for ever and against buying at first. Epochs are rent (trust.py says
+what they can add to what renting alone would cost). A `workload` or a `forecast` decides at once (rent.py): if all
+declared queries together would be rented for more than C, the synopsis is bought when the first one comes; with a
+forecast, as soon as so many like those asked cost more than 2 C however well they share, or would, at the rate so far,
+be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
-Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
-Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
-FAIL of the sparse vector nothing has to survive an error: a transaction that is rolled back has told nothing.
+Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides, but for
+an epoch, which released values earn. Everything is paid before anything is read; a refusal (DP001) changes nothing. Only
+a FAIL of the sparse vector has to survive an error (E-22); any other transaction that is rolled back has told nothing.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ def answer(
     """One answer per query over the partitions first … last, each within alpha ñ of the truth w.p. 1 - beta.
 
     queries: one, or a batch that shares no bin (checked), which costs one noise together. A view that is not
-    partitioned has the partition 0. Privacy: what was paid through `books`. Answers never have a value of None. DP001,
-    nothing read or changed, if the price cannot be paid. Paths: trivial, exact (stored answers), synopsis, r3 (noise),
-    mixed. A Rényi dataset's noise is Gaussian.
+    partitioned has the partition 0. Privacy: what was paid through `books`. DP001, nothing read or changed, if the price
+    cannot be paid. A value is None only if something goes wrong after a FAIL: the transaction commits all the same.
+    Paths: trivial, exact (stored answers), synopsis, r3 (noise), r1 (histogram, PASS), r2 (noise after a FAIL), mixed.
+    A Rényi dataset's noise is Gaussian.
     """
     return _Request(queries, first, last, view, books, noise, outlook).answers()
 

@@ -2,15 +2,15 @@
 
 For a view without partitions. Every noisy answer is released, so a histogram learns from it for free; and before it
 does, what it would have said is compared with that answer. Where the two agree, an epoch of the sparse vector would
-have saved the rent. An epoch is opened when that evidence has earned it (`Evidence`), and when epochs have not lost
-before: what was paid, epochs included, is at most what renting alone would have cost, which a second load counts. Then
-questions that noise would be paid for are tested first: PASS is the histogram's estimate, free; FAIL ends the epoch and
-is answered by noise.
+have saved the rent. An epoch is opened when that evidence has earned it (`Evidence`). Then questions that noise would
+be paid for are tested first: PASS is the histogram's estimate, free; FAIL ends the epoch and is answered by noise.
 
-What it can cost: before each epoch, questions that agreed have been worth _EARNED epochs since the one before, so all
-epochs together cost at most 1/_EARNED of what renting alone would have. Epochs are rent, which stays within the price
-of a synopsis (auto.py). Where a synopsis costs only a few epochs, and before rent has reached a part of one, there is
-no state of this, and no work.
+What it can cost. A second load counts what renting alone would have cost, R. When an epoch is opened, what was paid is
+at most R and one epoch, or R (1 + 1/_RISKED) if that is more; and since the one before, questions that agreed have been
+worth _EARNED epochs, so that all epochs together never cost more than R / _EARNED. (Not less: what an epoch has saved
+about some bins, later questions about others may have to pay, which the second load has room for.) Epochs are rent,
+which stays within the price of a synopsis (auto.py). Where a synopsis costs only a few epochs, and before rent has
+reached a part of one, there is no state of this, and no work.
 
 Privacy: an epoch is paid before it is opened, and what follows a FAIL can be paid before anything is tested; both are
 durable whatever goes wrong later (E-5, E-22). Whether to test is decided by prices and released values alone: noisy
