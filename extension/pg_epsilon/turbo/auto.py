@@ -12,9 +12,9 @@ declared queries together would be rented for more than C, the synopsis is bough
 forecast, as soon as so many like those asked cost more than 2 C however well they share, or would, at the rate so far,
 be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
-Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides, but for
-an epoch, which released values earn. Everything is paid before anything is read; a refusal (DP001) changes nothing. Only
-a FAIL of the sparse vector has to survive an error (E-22); any other transaction that is rolled back has told nothing.
+Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides, but
+for an epoch, which released values earn. Everything is paid before anything is read; a refusal (DP001) changes nothing.
+Only a FAIL of the sparse vector has to survive an error (E-22): what else is rolled back has told nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def answer(
     """One answer per query over the partitions first … last, each within alpha ñ of the truth w.p. 1 - beta.
 
     queries: one, or a batch that shares no bin (checked), which costs one noise together. A view that is not
-    partitioned has the partition 0. Privacy: what was paid through `books`. DP001, nothing read or changed, if the price
+    partitioned has the partition 0. Privacy: what was paid through `books`. DP001, nothing read or changed, if it
     cannot be paid. A value is None only if something goes wrong after a FAIL: the transaction commits all the same.
     Paths: trivial, exact (stored answers), synopsis, r3 (noise), r1 (histogram, PASS), r2 (noise after a FAIL), mixed.
     A Rényi dataset's noise is Gaussian.
