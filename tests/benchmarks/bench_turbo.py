@@ -63,11 +63,12 @@ def one_table(name: str, source: str, skew: float, alpha: Fraction = ALPHA, coun
 
 
 def large(name: str, data: str) -> Build:
-    """Overlapping questions about a large grid, each asked once: what epochs in `auto` are for."""
+    """Overlapping questions about a large grid, few of them twice: what epochs in `auto` are for."""
 
     def build(share: float) -> Case:
         load = conjunctions(data, int(20_000 * share))
-        queries = np.arange(len(load.pool))
+        places: dict[bytes, int] = {}
+        queries = np.array([places.setdefault(query.id, i) for i, query in enumerate(load.pool)])
         return Case(name, load, view(load, COVID), queries, whole(queries))
 
     return build

@@ -187,6 +187,13 @@ def test_what_follows_a_fail_can_be_paid_before_anything_is_tested(room: float) 
     assert (len(noise.tests) > tested) is (room > 1.2)
 
 
+def test_an_epoch_does_not_use_up_what_the_synopsis_needs() -> None:
+    books, noise = shelf({None: Decimal(str(round(C + 2.5 * EPOCH, 12)))}), Scripted()
+    paths = [ask(query, books, noise).path for query in boxes(60)]
+    assert "epoch" not in books.paid and books.paid["synopsis"] == 1
+    assert paths.count("r3") >= 28
+
+
 Script = list[tuple[int, bool, bool]]
 
 

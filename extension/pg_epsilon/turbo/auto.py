@@ -130,7 +130,7 @@ class _Request:
         if trust is not None:
             hard = self._plan({}, "hard")
             worst = [*trust.opening(), *self._payments(hard)]
-            if trust.tests(self._rise(plan, 0), price) and self.books.can_pay(worst):
+            if trust.tests(self._rise(plan, 0), price) and self._spares(plan, worst):
                 self.books.reserve(worst)
                 return self._tested(trust, [run.asked for run in hard.runs])
         rise = 0 if trust is None else self._rise(plan, 0)
@@ -139,6 +139,11 @@ class _Request:
         if trust is not None:
             trust.rented([self.queries[i] for i, _, _ in found], [value for _, _, value in found], rise)
         return found
+
+    def _spares(self, plan: _Plan, worst: list[Payment]) -> bool:
+        """Whether this can be paid, and the synopsis afterwards if it could be before."""
+        buying = [payment for part, design in self._designs(plan) for payment in self._buying(part, design)]
+        return self.books.can_pay([*worst, *buying]) or (self.books.can_pay(worst) and not self.books.can_pay(buying))
 
     def _trust(self, plan: _Plan) -> tuple[Trust | None, Decimal | None]:
         """The view's histogram, where one may pay: beside noise, on one partition; and the price of its synopsis."""
