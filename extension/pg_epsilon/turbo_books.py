@@ -286,6 +286,9 @@ class SqlBooks:
     def pure(self) -> bool:
         return self._payer.pure
 
+    def reserve(self, payments: Sequence[Payment]) -> None:
+        pass
+
     def answers(self, query: Query, mechanism: str) -> Sequence[tuple[Node, Released]]:
         found = self._execute(
             "SELECT node, data_version, value::text, amount::text FROM dp.turbo_exact"
@@ -369,6 +372,9 @@ class AutoPlanBooks(PlanBooks):
 
     def can_pay(self, payments: Sequence[Payment]) -> bool:
         return self._payer.could_pay(payments)
+
+    def reserve(self, payments: Sequence[Payment]) -> None:
+        raise Planned(payments)
 
     def pay(self, payments: Sequence[Payment]) -> None:
         raise Planned(payments)

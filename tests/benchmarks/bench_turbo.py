@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 from report import Row, publish, row  # noqa: E402
 
 from benchmarks import turbo_auto, turbo_plots, turbo_speed  # noqa: E402
-from benchmarks.turbo_data import Array, Workload, citibike, covid, merged, picks  # noqa: E402
+from benchmarks.turbo_data import Array, Workload, citibike, conjunctions, covid, merged, picks  # noqa: E402
 from benchmarks.turbo_experiments import METHODS, Case, Outcome, convergence, gaussian_windows, stream, whole, windows  # noqa: E402
 from pg_epsilon.turbo.calibration import Calibration  # noqa: E402
 from pg_epsilon.turbo.histogram import Heuristic  # noqa: E402
@@ -38,6 +38,7 @@ CITIBIKE = Heuristic(c0=5, s0=1, rates=((math.inf, 0.5),), tau=0.01)
 CITIBIKE_TREE = replace(CITIBIKE, c0=1)
 AUTO = tuple(turbo_auto.METHODS)
 SINGLE = ("turbo", "exact", "pmw", "laplace", "synopsis", *AUTO)
+LARGE = ("turbo", "exact", "synopsis", "auto-rent", "auto")
 PARTITIONED = ("turbo", "exact", "tree-exact", "synopsis")  # auto on a large grid: a minute for 3,000 queries
 PARTITIONED_SMALL = (*PARTITIONED, *AUTO)
 Build = Callable[[float], Case]
@@ -61,6 +62,18 @@ def one_table(name: str, source: str, skew: float, alpha: Fraction = ALPHA, coun
     return build
 
 
+def large(name: str, data: str) -> Build:
+    """Overlapping questions about a large grid, few of them twice: what epochs in `auto` are for."""
+
+    def build(share: float) -> Case:
+        load = conjunctions(data, int(20_000 * share))
+        places: dict[bytes, int] = {}
+        queries = np.array([places.setdefault(query.id, i) for i, query in enumerate(load.pool)])
+        return Case(name, load, view(load, COVID), queries, whole(queries))
+
+    return build
+
+
 def parted(name: str, source: str, skew: float, kind: str, count: int = MANY) -> Build:
     def build(share: float) -> Case:
         load = covid() if source == "covid" else citibike()
@@ -77,6 +90,8 @@ EXPERIMENTS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "covid-k0": (one_table("covid-k0", "covid", 0), SINGLE),
     "covid-k1": (one_table("covid-k1", "covid", 1), SINGLE),
     "citibike-k0": (one_table("citibike-k0", "citibike", 0), SINGLE),
+    # a large grid and broad questions; by the histogram's luck
+    **{f"large-{data}": (large(f"large-{data}", data), LARGE) for data in ("uniform", "product", "citibike")},
     # other accuracies and sizes
     "covid-k0-alpha01": (
         one_table("covid-k0-alpha01", "covid", 0, Fraction(1, 100)),
@@ -103,7 +118,8 @@ EXPERIMENTS: dict[str, tuple[Build, tuple[str, ...]]] = {
 
 def run(name: str, method: str, share: float) -> Outcome:
     """One method on one experiment."""
-    return {**METHODS, **turbo_auto.METHODS}[method](EXPERIMENTS[name][0](share))
+    every = {**METHODS, **turbo_auto.METHODS, "auto-rent": turbo_auto.without_histogram}
+    return every[method](EXPERIMENTS[name][0](share))
 
 
 Sweep = list[tuple[str, float, float]]
@@ -191,7 +207,7 @@ def main() -> None:
     share = 0.1 if "--quick" in sys.argv else float(os.environ.get("BENCH_TURBO_SHARE", "1"))
     chosen = [name for name in EXPERIMENTS if not words or name in words]
     sweeps = [name for name in SWEEPS if not words or name in words]
-    if any("citibike" in name for name in chosen):
+    if any("citibike" in name or "large" in name for name in chosen):
         citibike()  # made once, before the workers ask for it
     rows: list[Row] = []
     start = time.perf_counter()

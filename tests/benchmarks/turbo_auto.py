@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.turbo_data import Array, Workload
 from benchmarks.turbo_experiments import Case, Outcome, PoolBooks, Seeded
-from pg_epsilon.turbo import auto
+from pg_epsilon.turbo import auto, trust
 from pg_epsilon.turbo.designs import Outlook
 
 
@@ -52,6 +52,15 @@ def run(case: Case, method: str, outlook: Outlook) -> Outcome:
             out.mark(n, books.average_spent())
     out.paid = dict(books.paid)
     return out
+
+
+def without_histogram(case: Case) -> Outcome:
+    """Rent or buy alone: epochs never pay."""
+    before, trust.LARGE = trust.LARGE, 1 << 60
+    try:
+        return run(case, "auto-rent", undeclared(case))
+    finally:
+        trust.LARGE = before
 
 
 METHODS: dict[str, Callable[[Case], Outcome]] = {

@@ -130,6 +130,36 @@ def merged(load: Workload, partitions: int) -> Workload:
     return replace(load, scales=[sum(load.scales[:partitions])], counts=counts, truths=truths)
 
 
+def conjunctions(data: str, count: int, seed: int = 5) -> Workload:
+    """The CitiBike grid as one table; questions are 1 to 3 conditions "attribute in a random half of its values".
+
+    data: "citibike" as it is; "product": its attributes independent; "uniform": every bin alike.
+    """
+    base = merged(citibike(), PARTITIONS)
+    domain, counts, rng = base.domain, base.counts[0], np.random.default_rng(seed)
+    share = np.ones(1)
+    for axis, size in enumerate(domain.sizes):
+        others = tuple(i for i in range(len(domain.sizes)) if i != axis)
+        own = counts.reshape(domain.sizes).sum(axis=others) if data == "product" else np.ones(size)
+        share = np.outer(share, own / own.sum()).ravel()
+    if data != "citibike":
+        counts = rng.multinomial(base.scales[0], share)
+    pool = []
+    for _ in range(count):
+        box: list[list[int] | None] = [None] * len(domain.sizes)
+        for axis in rng.permutation(len(box))[: rng.integers(1, 4)]:
+            inside = np.zeros(1)
+            while inside.all() or not inside.any():
+                inside = rng.random(domain.sizes[axis]) < 0.5
+            box[axis] = np.flatnonzero(inside).tolist()
+        pool.append(box_query(domain, box))
+
+    def answer(tables: Array) -> Array:
+        return np.array([[query.total(table) for table in tables] for query in pool])
+
+    return Workload(data, domain, base.scales, pool, counts[None], answer(counts[None]), answer)
+
+
 def picks(pool: int, count: int, skew: float, seed: int) -> Array:
     """Indices of `count` queries, Pr[x] proportional to x^-skew over the pool in an order drawn at random."""
     rng = np.random.default_rng(seed)

@@ -1,19 +1,20 @@
 """The planner `auto`: per view and query the cheapest path that still meets (alpha, beta) (composition.md §7.5).
 
 In this order: from public facts (no bin, every bin); from what was released (derive.py); from a synopsis, bought when
-that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py).
+that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py); and
+on a large grid by a histogram that this noise has trained, tested by a sparse vector, once that has earned its epoch.
 
 *Rent or buy*, on every partition's account: noise is rented as long as the rent, with the next request's, stays within
-the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most
-2 min(rent, C) + one charge is spent, against renting for ever and against buying at first. A `workload` or a `forecast`
-decides at once (rent.py): if all declared queries together would be rented for more than C, the synopsis is bought when
-the first one comes; with a forecast, as soon as so many like those asked cost more than 2 C however well they share, or
-would, at the rate so far, be rented for more than C. And a synopsis is bought while it can be, if the rent would
-otherwise use up what it costs.
+the price C of the cheapest synopsis that answers the query (designs.py); then the synopsis is bought. So at most 2
+min(rent, C) + one charge is spent, against renting for ever and against buying at first. Epochs are rent (trust.py says
+what they can add to what renting alone would cost). A `workload` or a `forecast` decides at once (rent.py): if all
+declared queries together would be rented for more than C, the synopsis is bought when the first one comes; with a
+forecast, as soon as so many like those asked cost more than 2 C however well they share, or would, at the rate so far,
+be rented for more than C. And a synopsis is bought while it can be, if the rent would otherwise use up what it costs.
 
-Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides.
-Everything is paid before anything is read; a refusal (DP001) changes nothing. No bit of the data is tested, so unlike a
-FAIL of the sparse vector nothing has to survive an error: a transaction that is rolled back has told nothing.
+Every decision is made by public facts, prices and whether accounts can pay: neither data nor even noise decides, but
+for an epoch, which released values earn. Everything is paid before anything is read; a refusal (DP001) changes nothing.
+Only a FAIL of the sparse vector has to survive an error (E-22): what else is rolled back has told nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pg_epsilon.noise import NoiseSource
+from pg_epsilon.turbo import trust as trusting
 from pg_epsilon.turbo.bins import Query
 from pg_epsilon.turbo.books import AutoBooks, Payment, Released
 from pg_epsilon.turbo.calibration import Draw
@@ -35,6 +37,7 @@ from pg_epsilon.turbo.rent import Account, Tally, declared_rent, worth_buying
 from pg_epsilon.turbo.split import WHOLE, Node
 from pg_epsilon.turbo.steps import checked, exhausted, trivial
 from pg_epsilon.turbo.tree import merge
+from pg_epsilon.turbo.trust import PASSED, Trust
 from pg_epsilon.turbo.view import Answer, View
 
 SYNOPSIS, LOAD, ASKED = "synopsis", "load", "asked"
@@ -53,9 +56,10 @@ def answer(
     """One answer per query over the partitions first … last, each within alpha ñ of the truth w.p. 1 - beta.
 
     queries: one, or a batch that shares no bin (checked), which costs one noise together. A view that is not
-    partitioned has the partition 0. Privacy: what was paid through `books`. Answers never have a value of None. DP001,
-    nothing read or changed, if the price cannot be paid. Paths: trivial, exact (stored answers), synopsis, r3 (noise),
-    mixed. A Rényi dataset's noise is Gaussian.
+    partitioned has the partition 0. Privacy: what was paid through `books`. DP001, nothing read or changed, if it
+    cannot be paid. A value is None only if something goes wrong after a FAIL: the transaction commits all the same.
+    Paths: trivial, exact (stored answers), synopsis, r3 (noise), r1 (histogram, PASS), r2 (noise after a FAIL), mixed.
+    A Rényi dataset's noise is Gaussian.
     """
     return _Request(queries, first, last, view, books, noise, outlook).answers()
 
@@ -72,11 +76,13 @@ class _Run(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The runs, and the level to which they raise each partition's load. bought: the synopses that come first."""
+    """The runs, and the level to which they raise each partition's load. bought: the synopses that come first. why:
+    "bypass", or "hard" after a FAIL."""
 
     bought: dict[int, Design]
     runs: list[_Run]
     levels: dict[int, int]
+    why: str = "bypass"
 
 
 class _Request:
@@ -93,6 +99,7 @@ class _Request:
         self.queries, self.books, self.noise, self.outlook = queries, books, noise, outlook
         self.unit = checked(queries, view)
         self.prices = replace(view.prices, gaussian=not books.pure)
+        self.view = replace(view, prices=self.prices)
         self.mechanism = "laplace" if books.pure else "gaussian"
         self.beta = self.prices.beta
         self.parts = range(first, last + 1)
@@ -102,6 +109,7 @@ class _Request:
         self.rented: dict[int, list[tuple[Node, Decimal]]] = {}
         self.loads: dict[int, Load] = {}
         self.units: dict[int, Decimal] = {}
+        self.failed: dict[int, Answer] = {}
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -109,14 +117,68 @@ class _Request:
         parts = {i: one.value for i, one in self.covers.items()}
         paths = {i: one.paths() for i, one in self.covers.items()}
         if any(one.fresh for one in self.covers.values()):
-            plan = self._affordable()
-            self._pay(plan)
-            for i, path, value in [*self._released(plan), *self._drawn(plan)]:
+            for i, path, value in self._bought_or_rented(self._affordable()):
                 parts[i] += value
                 paths[i].add(path)
         for i, value in parts.items():
             found[i] = Answer(value, paths[i].pop() if len(paths[i]) == 1 else "mixed")
-        return [found[i] for i in range(len(self.queries))]
+        return [self.failed.get(i) or found[i] for i in range(len(self.queries))]
+
+    def _bought_or_rented(self, plan: _Plan) -> list[tuple[int, str, int]]:
+        """What a plan gives: (query, path, value). Rent may be saved by a histogram that passes (trust.py)."""
+        trust, price = self._trust(plan)
+        if trust is not None:
+            hard = self._plan({}, "hard")
+            worst = [*trust.opening(), *self._payments(hard)]
+            if trust.tests(self._rise(plan, 0), price) and self._spares(plan, worst):
+                self.books.reserve(worst)
+                return self._tested(trust, [run.asked for run in hard.runs])
+        rise = 0 if trust is None else self._rise(plan, 0)
+        self._pay(plan)
+        found = [*self._released(plan), *self._drawn(plan)]
+        if trust is not None:
+            trust.rented([self.queries[i] for i, _, _ in found], [value for _, _, value in found], rise)
+        return found
+
+    def _spares(self, plan: _Plan, worst: list[Payment]) -> bool:
+        """Whether this can be paid, and the synopsis afterwards if it could be before."""
+        buying = [payment for part, design in self._designs(plan) for payment in self._buying(part, design)]
+        return self.books.can_pay([*worst, *buying]) or (self.books.can_pay(worst) and not self.books.can_pay(buying))
+
+    def _trust(self, plan: _Plan) -> tuple[Trust | None, Decimal | None]:
+        """The view's histogram, where one may pay: beside noise, on one partition; and the price of its synopsis."""
+        if self.outlook.partitioned or plan.bought or not plan.runs or not self.books.pure:
+            return None, None
+        prices = (design.price(self.prices, self.scale) for _, design in self._designs(plan))
+        price = min((one for one in prices if one is not None), default=None)
+        if not trusting.pays(self.view, self.scale, price):
+            return None, price
+        return Trust(self.view, self.books, self.noise, self.scale, self._unit(0), self._load(0)), price
+
+    def _tested(self, trust: Trust, asked: list[int]) -> list[tuple[int, str, int]]:
+        """The histogram's estimates, while they pass. Once a FAIL is out, no error may roll it back (E-22)."""
+        estimates = trust.passing([self.queries[i] for i in asked])
+        passed, rest = asked[: len(estimates)], asked[len(estimates) :]
+        found = [(i, "r1", value) for i, value in zip(passed, estimates, strict=True)]
+        try:
+            if passed:
+                trust.passed([self.queries[i] for i in passed], estimates)
+                shares = sum((self.queries[i].share for i in passed), Decimal(0))
+                tally = self._tally().plus(shares, Decimal(0), len(passed))
+                self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
+            if rest:
+                found += self._after_fail(trust, rest)
+        except Exception as error:
+            self.failed = {i: Answer(None, "failed", error) for i in asked}
+        return found
+
+    def _after_fail(self, trust: Trust, rest: list[int]) -> list[tuple[int, str, int]]:
+        plan = self._plan({}, "hard", rest)
+        rise = self._rise(plan, 0)
+        self._pay(plan)
+        drawn = {i: (i, path, value) for i, path, value in self._drawn(plan)}
+        trust.rented([self.queries[i] for i in rest], [drawn[i][2] for i in rest], rise, failed=True)
+        return list(drawn.values())
 
     def _direct(self, scale: int) -> Draw:
         return self.prices.node(1, scale) if self.outlook.partitioned else self.prices.direct(scale)
@@ -133,7 +195,7 @@ class _Request:
                     known[part] = value
         # of one law: only then its sums over partitions keep the promise. Noise for every q is that for boxes, but less
         synopses = max(by_law.values(), key=lambda own: sum(self.scales[part] for part in own), default={})
-        stored = self.books.answers(query, self.mechanism)
+        stored = [*self.books.answers(query, self.mechanism), *self.books.answers(query, PASSED)]
         self.rented[i] = [(node, released.amount) for node, released in stored]
         usable = [
             (node, released.value)
@@ -217,20 +279,21 @@ class _Request:
         bought = sum(self.books.note(SYNOPSIS, Node(0, part, part)) is None for part in plan.bought)
         return before.plus(shares, rent, len(asked), bought)
 
-    def _plan(self, bought: dict[int, Design]) -> _Plan:
+    def _plan(self, bought: dict[int, Design], why: str = "bypass", asked: Sequence[int] | None = None) -> _Plan:
         levels: dict[int, int] = {}
         runs: list[_Run] = []
-        for i, one in self.covers.items():
-            query = self.queries[i]
+        for i in self.covers if asked is None else asked:
+            query, one = self.queries[i], self.covers[i]
             left = [p for p in one.fresh if not (p in bought and bought[p].covers(query, self.outlook))]
             for node in self._runs(i, left):
-                run = _Run(i, node, self._direct(self.books.scale(node.first, node.last)))
+                scale = self.books.scale(node.first, node.last)
+                run = _Run(i, node, self.prices.hard(scale) if why == "hard" else self._direct(scale))
                 runs.append(run)
                 for part in range(node.first, node.last + 1):
                     if self.scales[part]:
                         needed = self._load(part).needed(query, run.draw, self._unit(part))
                         levels[part] = max(levels.get(part, 0), needed)
-        return _Plan(bought, runs, levels)
+        return _Plan(bought, runs, levels, why)
 
     def _runs(self, i: int, parts: Sequence[int]) -> list[Node]:
         """Neighbouring partitions together; a partition by itself, once the query's windows cost it as much as that."""
@@ -274,7 +337,7 @@ class _Request:
     def _payments(self, plan: _Plan) -> list[Payment]:
         rises = {p: Draw(self.mechanism, n * self._unit(p)) for p in plan.levels if (n := self._rise(plan, p))}
         buying = [payment for part, design in plan.bought.items() for payment in self._buying(part, design)]
-        return [*merge(rises, "bypass"), *buying]
+        return [*merge(rises, plan.why), *buying]
 
     def _pay(self, plan: _Plan) -> None:
         tally = self._with(plan, self._tally())
@@ -285,6 +348,8 @@ class _Request:
                     self._load(part).take(self.queries[run.asked], run.draw, self._unit(part))
         for part in plan.bought:
             self._load(part).rent = 0
+        if plan.bought and not self.outlook.partitioned:
+            trusting.forget(self.books)
         for part in plan.bought.keys() | plan.levels.keys():
             self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
         if plan.runs or plan.bought:
@@ -318,7 +383,7 @@ class _Request:
             noisy = runs[0].draw.release(truths, self.unit, self.noise, f"turbo node {node.key()}")
             for run, value in zip(runs, noisy, strict=True):
                 self.books.keep_exact(self.queries[run.asked], node, Released(value, self.mechanism, run.draw.amount))
-                found.append((run.asked, "r3", value))
+                found.append((run.asked, "r2" if plan.why == "hard" else "r3", value))
         return found
 
 

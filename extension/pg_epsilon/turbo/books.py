@@ -123,6 +123,10 @@ class AutoBooks(Books, Protocol):
         """Whether the dataset's accountant is `pure`: there, charges of laplace draws add up by their epsilon."""
         ...
 
+    def reserve(self, payments: Sequence[Payment]) -> None:
+        """Said before data is read: what will be paid at most, `can_pay` being true of it. A dry run ends here."""
+        ...
+
     def bins(self, part: int) -> Array:
         """The exact number of rows in every bin of one partition: a read of data. Secret; not to be written to."""
         ...
@@ -267,6 +271,9 @@ class MemoryBooks:
     @property
     def pure(self) -> bool:
         return self.orders == [None]
+
+    def reserve(self, payments: Sequence[Payment]) -> None:
+        pass
 
     def bins(self, part: int) -> Array:
         return self.counts[part]

@@ -28,6 +28,7 @@ _HEAD = struct.Struct("<4sQQQI")  # magic, level, rent, since, bytes of the snap
 _ENTRY = struct.Struct("<QI")  # amount, bytes of the query
 _MAGIC = b"TL1\0"
 PARTS = 1 << 16
+"""Units of a load that one answer by noise takes."""
 _FULL = (1 << 32) - 1
 _DIGITS = Decimal("1e-18")
 _SMALL_BINS = 4096
@@ -59,6 +60,12 @@ class Load:
         import numpy as np
 
         return Load(np.zeros(bins, np.uint32), since)
+
+    def copy(self) -> Load:
+        """One that starts where this one is."""
+        made = Load(self.used.copy(), self.since)
+        made.level, made.rent = self.level, self.rent
+        return made
 
     def needed(self, query: Query, draw: Draw, unit: Decimal) -> int:
         """The level, in units, that this draw needs: what it raises the level by is to be paid before. No change.
