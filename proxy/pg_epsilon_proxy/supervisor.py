@@ -118,7 +118,14 @@ class Supervisor:
 
     async def _begin(self, number: int) -> None:
         child = self._children[number] = Child(number, self)
-        await child.start(self._config, self._port, self._unix)
+        config = self._config
+        await child.start(config, self._port, self._unix)
+        if self._config is not config:  # reloaded meanwhile, when this worker did not serve yet
+            try:
+                await self._reload(child)
+            except (Gone, Failed, TimeoutError):
+                await child.end()
+                raise StartFailed(f"worker {number} could not take the settings over") from None
 
     async def _watch(self, number: int) -> None:
         """Start the worker again whenever it ends, at once at first, then more and more slowly."""
@@ -158,12 +165,13 @@ class Supervisor:
         if config.listen.tls_cert:
             server_context(config.listen.tls_cert, config.listen.tls_key)
         self._config = config
-        document = dataclasses.asdict(config)
-        asked = [child.talk.ask("reload", within=ASK_SECONDS, document=document) for child in self._serving()]
         try:
-            await asyncio.gather(*asked)
+            await asyncio.gather(*(self._reload(child) for child in self._serving()))
         except (Gone, Failed, TimeoutError) as error:
             raise ConfigError(f"a worker could not take the settings over ({type(error).__name__})") from None
+
+    async def _reload(self, child: Child) -> None:
+        await child.talk.ask("reload", within=ASK_SECONDS, document=dataclasses.asdict(self._config))
 
     async def drain(self, seconds: float) -> None:
         await self._stop_watching()
