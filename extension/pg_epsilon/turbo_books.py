@@ -264,7 +264,6 @@ class SqlBooks:
         return state.closed() if threshold is None else state._replace(threshold=int(threshold))
 
     def keep_sparse_vector(self, key: str, state: SparseVector) -> None:
-        self.changed = True
         self._execute(
             "INSERT INTO dp.turbo_sv (view, run, data_version, incarnation, epoch, epsilon, threshold)"
             " SELECT $1, $2, $3, i.id, $4, $5, $6 FROM dp.incarnation i"
@@ -274,6 +273,8 @@ class SqlBooks:
             ["bigint", "text", "bigint", "integer", "numeric", "numeric"],
             [self._view.view, key, self._run_version(key), state.epoch, state.epsilon, state.threshold],
         )
+        # not before: a cancel that undoes this write has to be the same error after a FAIL as after a PASS
+        self.changed = True
 
     def _run_version(self, key: str) -> int:
         nodes = [Node.from_key(text.removeprefix("window ")) for text in key.split(",")]

@@ -247,6 +247,15 @@ def test_no_state_where_it_cannot_pay() -> None:
         assert {name for name, _ in one.notes} <= {"load", "asked", "synopsis"}
 
 
+def test_a_table_too_small_for_an_epoch_is_answered_by_noise() -> None:
+    """Where its epsilon would be above what noise.py draws, the question is rented as if there were no histogram."""
+    prices = Calibration(ALPHA, Fraction(1, 10**9))
+    view, books, noise = View(DOMAIN, prices, bits=5), MemoryBooks([np.zeros(DOMAIN.bins, int)], [1]), Scripted()
+    assert prices.epoch(1) > 1000
+    assert {ask(query, books, noise, view=view).path for query in boxes(40)} == {"r3"}
+    assert not books.nodes
+
+
 def test_after_a_purchase_everything_starts_anew() -> None:
     books, noise = shelf(), Scripted()
     trained(books, noise)

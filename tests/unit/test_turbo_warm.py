@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
 
-from pg_epsilon.catalog_turbo import View
+import pytest
+
+from pg_epsilon.catalog_turbo import Part, View
 from pg_epsilon.turbo.bins import Domain, box_query
 from pg_epsilon.turbo.histogram import Change, Event, Heuristic, Histogram
+from pg_epsilon.turbo.sparse_vector import SparseVector
 from pg_epsilon.turbo.split import WHOLE
 from pg_epsilon.turbo_books import SqlBooks, Warm
 from pg_epsilon.turbo_payer import Payer
@@ -70,3 +74,21 @@ def test_a_past_that_was_rolled_back_is_noticed() -> None:
     assert tables.seen(warm) == tables.histogram.to_bytes()
     other = Tables()
     assert other.seen(warm) == other.histogram.to_bytes()
+
+
+def test_a_sparse_vector_that_could_not_be_written_is_rolled_back_like_anything_else() -> None:
+    """A cancel during that write is one reply, whether the test passed or failed (turbo_engine.py: `PaidFor`)."""
+
+    def cancelled(sql: str, types: Sequence[str], args: Sequence[Any]) -> list[dict[str, Any]]:
+        if sql.startswith("INSERT INTO dp.turbo_sv"):
+            raise RuntimeError("canceling statement due to user request")
+        return []
+
+    part = Part(0, None, None, None, 1, True, 1, "")
+    books = SqlBooks(cancelled, replace(VIEW, parts={0: part}), cast(Payer, None), Heuristic(), Warm())
+    with pytest.raises(RuntimeError):
+        books.keep_sparse_vector("0:0-0", SparseVector(1))
+    assert not books.changed
+    books = SqlBooks(lambda *_: [], replace(VIEW, parts={0: part}), cast(Payer, None), Heuristic(), Warm())
+    books.keep_sparse_vector("0:0-0", SparseVector(1))
+    assert books.changed

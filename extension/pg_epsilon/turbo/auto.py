@@ -127,10 +127,10 @@ class _Request:
     def _bought_or_rented(self, plan: _Plan) -> list[tuple[int, str, int]]:
         """What a plan gives: (query, path, value). Rent may be saved by a histogram that passes (trust.py)."""
         trust, price = self._trust(plan)
-        if trust is not None:
+        if trust is not None and trust.tests(self._rise(plan, 0), price):
             hard = self._plan({}, "hard")
             worst = [*trust.opening(), *self._payments(hard)]
-            if trust.tests(self._rise(plan, 0), price) and self._spares(plan, worst):
+            if self._spares(plan, worst):
                 self.books.reserve(worst)
                 return self._tested(trust, [run.asked for run in hard.runs])
         rise = 0 if trust is None else self._rise(plan, 0)
@@ -195,7 +195,9 @@ class _Request:
                     known[part] = value
         # of one law: only then its sums over partitions keep the promise. Noise for every q is that for boxes, but less
         synopses = max(by_law.values(), key=lambda own: sum(self.scales[part] for part in own), default={})
-        stored = [*self.books.answers(query, self.mechanism), *self.books.answers(query, PASSED)]
+        stored = list(self.books.answers(query, self.mechanism))
+        if self.books.pure and not self.outlook.partitioned:  # no other view has a histogram
+            stored += self.books.answers(query, PASSED)
         self.rented[i] = [(node, released.amount) for node, released in stored]
         usable = [
             (node, released.value)

@@ -55,6 +55,7 @@ _GAIN, _SMALLEST_STEP, _LARGEST_STEP = 0.7, 0.01, 1.0
 _SPREAD, _MOST, _REMEMBERS = 0.05, 4.0, 0.95
 _RECALLED, _KEPT, _KEPT_BYTES = 3, 128, 1024
 _RISKED = 8  # epochs may have lost one epoch's price, or this part of what renting alone would have cost
+_LARGEST_EPSILON = 1000  # noise.py draws no more; only a table of very few rows would need it
 _STATE = struct.Struct("<dddQ")
 
 
@@ -99,7 +100,9 @@ class Evidence:
 
 def pays(view: View, scale: int, price: Decimal | None) -> bool:
     """Whether epochs can ever pay beside a synopsis of this price (None: none is to be had)."""
-    return scale > 0 and (price is None or price >= LARGE * _epoch_price(view, scale))
+    if scale == 0 or view.prices.epoch(scale) > _LARGEST_EPSILON:
+        return False
+    return price is None or price >= LARGE * _epoch_price(view, scale)
 
 
 def _epoch_price(view: View, scale: int) -> Decimal:
