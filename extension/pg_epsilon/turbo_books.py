@@ -287,6 +287,10 @@ class SqlBooks:
     def pure(self) -> bool:
         return self._payer.pure
 
+    @property
+    def paying(self) -> bool:
+        return bool(self._payer.paid)
+
     def reserve(self, payments: Sequence[Payment]) -> None:
         pass
 

@@ -123,6 +123,11 @@ class AutoBooks(Books, Protocol):
         """Whether the dataset's accountant is `pure`: there, charges of laplace draws add up by their epsilon."""
         ...
 
+    @property
+    def paying(self) -> bool:
+        """Whether this request has paid for another of its aggregates already."""
+        ...
+
     def reserve(self, payments: Sequence[Payment]) -> None:
         """Said before data is read: what will be paid at most, `can_pay` being true of it. A dry run ends here."""
         ...
@@ -271,6 +276,10 @@ class MemoryBooks:
     @property
     def pure(self) -> bool:
         return self.orders == [None]
+
+    @property
+    def paying(self) -> bool:
+        return False
 
     def reserve(self, payments: Sequence[Payment]) -> None:
         pass

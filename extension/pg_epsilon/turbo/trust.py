@@ -151,6 +151,8 @@ class Trust:
             return False
         if self._state.active:
             return True
+        if self._books.paying:  # what its first aggregate has earned, dp_plan could not know of
+            return False
         rent = self._load.rent
         alone = rent if self._alone is None else self._alone.rent
         within = price is None or (rent + self.epoch + rise) * self._unit <= price
