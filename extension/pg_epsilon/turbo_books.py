@@ -58,7 +58,7 @@ class Warm:
             self._size -= found[1]
 
 
-class _Node:
+class Kept:
     """A histogram in memory, and the last event that it holds: its number and bytes."""
 
     __slots__ = ("histogram", "last", "seq", "stored")
@@ -90,7 +90,7 @@ class SqlBooks:
         self._payer = payer
         self._heuristic = heuristic
         self._warm = warm
-        self._checked: dict[Node, _Node] = {}
+        self._checked: dict[Node, Kept] = {}
         self.changed = False  # whether a sparse vector was opened or closed
 
     def scale(self, first: int, last: int) -> int:
@@ -147,7 +147,7 @@ class SqlBooks:
         found = self._load(node)
         return None if found is None else found.histogram
 
-    def _load(self, node: Node) -> _Node | None:
+    def _load(self, node: Node) -> Kept | None:
         if node not in self._checked:
             found = self._warmed(node) or self._stored(node)
             if found is None:
@@ -155,9 +155,9 @@ class SqlBooks:
             self._checked[node] = found
         return self._checked[node]
 
-    def _warmed(self, node: Node) -> _Node | None:
+    def _warmed(self, node: Node) -> Kept | None:
         """The node as this backend knows it, brought up to date; None if its past is another than the table's."""
-        known: _Node | None = self._warm.get(("node", self._view.view, node))
+        known: Kept | None = self._warm.get(("node", self._view.view, node))
         if known is None:
             return None
         # a snapshot holds the event of its own number, which stays in the log: without `last` it is not replayed again
@@ -175,7 +175,7 @@ class SqlBooks:
         self._replay(known, events)
         return known
 
-    def _stored(self, node: Node) -> _Node | None:
+    def _stored(self, node: Node) -> Kept | None:
         found = self._execute(
             "SELECT seq, snapshot FROM dp.turbo_node WHERE view = $1 AND node = $2",
             ["bigint", "text"],
@@ -183,7 +183,7 @@ class SqlBooks:
         )
         if not found:
             return None
-        made = _Node(Histogram.from_bytes(found[0]["snapshot"]), found[0]["seq"])
+        made = Kept(Histogram.from_bytes(found[0]["snapshot"]), found[0]["seq"])
         self._replay(made, self._events(node, made.seq + 1))
         self._keep(node, made)
         return made
@@ -196,7 +196,7 @@ class SqlBooks:
         )
         return [(row["seq"], row["event"]) for row in found]
 
-    def _replay(self, node: _Node, events: Sequence[tuple[int, bytes]]) -> None:
+    def _replay(self, node: Kept, events: Sequence[tuple[int, bytes]]) -> None:
         if not events:
             return
         decoded = [Event.from_bytes(event) for _, event in events]
@@ -211,7 +211,7 @@ class SqlBooks:
         )
         return {row["id"]: Query.from_bytes(row["query"]) for row in found}
 
-    def _keep(self, node: Node, made: _Node) -> None:
+    def _keep(self, node: Node, made: Kept) -> None:
         self._warm.put(("node", self._view.view, node), made, 16 * len(made.histogram.weights) + 1000)
 
     def make_node(self, node: Node, histogram: Histogram) -> None:
@@ -220,7 +220,7 @@ class SqlBooks:
             ["bigint", "text", "bytea"],
             [self._view.view, node.key(), histogram.to_bytes()],
         )
-        made = self._checked[node] = _Node(histogram, 0)
+        made = self._checked[node] = Kept(histogram, 0)
         self._keep(node, made)
 
     def log(self, node: Node, event: Event, query: Query) -> None:
@@ -235,7 +235,7 @@ class SqlBooks:
         if known.seq - known.stored >= SNAPSHOT_EVERY:
             self._snapshot(node, known)
 
-    def _snapshot(self, node: Node, known: _Node) -> None:
+    def _snapshot(self, node: Node, known: Kept) -> None:
         """Write the state; of the log only the last event stays, by which a warm copy is recognised."""
         known.stored = known.seq
         self._execute(
@@ -291,8 +291,8 @@ class SqlBooks:
     def paying(self) -> bool:
         return bool(self._payer.paid)
 
-    def reserve(self, payments: Sequence[Payment]) -> None:
-        pass
+    def reserve(self, payments: Sequence[Payment]) -> bool:
+        return False
 
     def answers(self, query: Query, mechanism: str) -> Sequence[tuple[Node, Released]]:
         found = self._execute(
@@ -350,36 +350,3 @@ class SqlBooks:
             self._warm.put(key, known, known.nbytes)
         counts: Array = known
         return counts
-
-
-class Planned(Exception):
-    """The worst case of a request, which an algorithm asks about before it reads or draws anything."""
-
-    def __init__(self, payments: Sequence[Payment]) -> None:
-        super().__init__()
-        self.payments = tuple(payments)
-
-
-class PlanBooks(SqlBooks):
-    """Books of a dry run: nothing is locked, written, read of rows or paid; `can_pay` ends it with `Planned`."""
-
-    _for_update = ""
-
-    def can_pay(self, payments: Sequence[Payment]) -> bool:
-        raise Planned(payments)
-
-    def make_node(self, node: Node, histogram: Histogram) -> None:
-        self._checked[node] = _Node(histogram, 0)
-
-
-class AutoPlanBooks(PlanBooks):
-    """The same for the planner `auto`, which weighs what can be paid, then pays all of it at once."""
-
-    def can_pay(self, payments: Sequence[Payment]) -> bool:
-        return self._payer.could_pay(payments)
-
-    def reserve(self, payments: Sequence[Payment]) -> None:
-        raise Planned(payments)
-
-    def pay(self, payments: Sequence[Payment]) -> None:
-        raise Planned(payments)

@@ -30,7 +30,8 @@ from pg_epsilon.turbo.shown import candidates_text, document, notice
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo.view import Answer
 from pg_epsilon.turbo.view import View as Algorithms
-from pg_epsilon.turbo_books import AutoPlanBooks, PlanBooks, Planned, SqlBooks, Warm
+from pg_epsilon.turbo_books import SqlBooks, Warm
+from pg_epsilon.turbo_dry import AutoPlanBooks, PlanBooks, Planned, Still
 from pg_epsilon.turbo_payer import Payer, total
 
 Compiled = Callable[[Mapping[str, Any]], Request]
@@ -184,10 +185,14 @@ class TurboEngine:
 
         def ask(queries: list[Query]) -> list[Answer]:
             try:
-                return _ask(queries, question, view, how, books, self._noise(), outlook)
+                found = _ask(queries, question, view, how, books, Still(), outlook)
+                reserved = books.taken() if isinstance(books, AutoPlanBooks) else []
+                if not reserved:
+                    return found
+                worst.extend(reserved)
             except Planned as planned:
                 worst.extend(planned.payments)
-                return [Answer(None, "")] * len(queries)
+            return [Answer(None, "")] * len(queries)
 
         paths = {one.path for batch in question.batches for one in _by_lattice(batch.queries, ask)} - {""}
         whys = {payment.why for payment in worst}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -138,3 +139,40 @@ def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Conne
     assert answer["notice"]["path"] in ("synopsis", "bypass")
     with no_charge(cluster):
         assert ask(alice, "NOT a > 3")["rows"] == answer["rows"]
+
+
+SEVERAL = [
+    ["count(*) FILTER (WHERE a < 4)", "count(*) FILTER (WHERE a > 2)", "count(*) FILTER (WHERE a < 4)"],
+    ["count(*)", "sum(a)", "avg(a)"],
+    ["sum(a) FILTER (WHERE b = 1)", "sum(a * b)", "count(*) FILTER (WHERE b = 1 AND a > 1)"],
+]
+
+
+@pytest.mark.parametrize("planner", [None, 10])
+def test_what_several_aggregates_cost_is_said_beforehand(
+    cluster: Cluster, alice: psycopg.Connection[Any], planner: int | None
+) -> None:
+    """What the first one pays is known when the next one is planned. planner: synopses may be bought too."""
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.disable_turbo('small')")
+        boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => '{\"forecast\": 500}')")
+        boss.execute("CALL dp.allot('dp_planner', 'small', epsilon => %s)", [planner or 0])
+    for aggregates in SEVERAL:
+        for where in ("a <> 3", "a IN (1, 3, 6)"):
+            request = {
+                "version": 1,
+                "from": {"schema": "public", "name": "small"},
+                "aggregates": aggregates,
+                "budget": {"alpha": "0.05", "beta": "0.001"},
+                "settings": {},
+                "where": where,
+            }
+            with no_charge(cluster):
+                plan = one(alice, "SELECT dp.dp_plan(%s::jsonb)", json.dumps(request))
+            before = account(cluster, "small").get("relation/public.small", Decimal(0))
+            one(alice, "SELECT dp.dp_query(%s::jsonb)", json.dumps(request))
+            paid = account(cluster, "small").get("relation/public.small", Decimal(0)) - before
+            worst = Decimal(plan["charge"]["worst"].get("epsilon", "0"))
+            assert paid <= worst, (aggregates, where)
+            if planner is None:
+                assert paid == worst, (aggregates, where)

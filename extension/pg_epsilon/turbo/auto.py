@@ -34,7 +34,7 @@ from pg_epsilon.turbo.derive import Cover, Table, cover, tables_from_bytes, tabl
 from pg_epsilon.turbo.designs import WORKLOAD, Design, Outlook, design_for
 from pg_epsilon.turbo.load import PARTS, Load, unit_of
 from pg_epsilon.turbo.rent import Account, Tally, declared_rent, worth_buying
-from pg_epsilon.turbo.split import WHOLE, Node
+from pg_epsilon.turbo.split import WHOLE, Node, stretches
 from pg_epsilon.turbo.steps import checked, exhausted, trivial
 from pg_epsilon.turbo.tree import merge
 from pg_epsilon.turbo.trust import PASSED, Trust
@@ -131,7 +131,9 @@ class _Request:
             hard = self._plan({}, "hard")
             worst = [*trust.opening(), *self._payments(hard)]
             if self._spares(plan, worst):
-                self.books.reserve(worst)
+                if self.books.reserve(worst):
+                    self._take(hard)
+                    return []
                 return self._tested(trust, [run.asked for run in hard.runs])
         rise = 0 if trust is None else self._rise(plan, 0)
         self._pay(plan)
@@ -300,11 +302,11 @@ class _Request:
     def _runs(self, i: int, parts: Sequence[int]) -> list[Node]:
         """Neighbouring partitions together; a partition by itself, once the query's windows cost it as much as that."""
         found: list[Node] = []
-        for node in _stretches(parts):
+        for node in stretches(parts):
             amount = self._direct(self.books.scale(node.first, node.last)).amount
             own = range(node.first, node.last + 1)
             single = [p for p in own if node.size > 1 and self._spent_on(i, p) + amount > self._alone(p)]
-            found += _stretches([p for p in own if p not in single]) + [Node(0, p, p) for p in single if self.scales[p]]
+            found += stretches([p for p in own if p not in single]) + [Node(0, p, p) for p in single if self.scales[p]]
         return found
 
     def _spent_on(self, i: int, part: int) -> Decimal:
@@ -342,8 +344,13 @@ class _Request:
         return [*merge(rises, plan.why), *buying]
 
     def _pay(self, plan: _Plan) -> None:
+        payments = self._payments(plan)
+        self.books.pay(payments)
+        self._take(plan)
+
+    def _take(self, plan: _Plan) -> None:
+        """Note what was paid for."""
         tally = self._with(plan, self._tally())
-        self.books.pay(self._payments(plan))
         for run in plan.runs:
             for part in range(run.node.first, run.node.last + 1):
                 if self.scales[part]:
@@ -387,14 +394,3 @@ class _Request:
                 self.books.keep_exact(self.queries[run.asked], node, Released(value, self.mechanism, run.draw.amount))
                 found.append((run.asked, "r2" if plan.why == "hard" else "r3", value))
         return found
-
-
-def _stretches(parts: Sequence[int]) -> list[Node]:
-    """Runs of neighbours."""
-    found: list[Node] = []
-    for part in parts:
-        if found and found[-1].last == part - 1:
-            found[-1] = found[-1]._replace(last=part)
-        else:
-            found.append(Node(0, part, part))
-    return found

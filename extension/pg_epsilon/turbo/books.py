@@ -128,8 +128,9 @@ class AutoBooks(Books, Protocol):
         """Whether this request has paid for another of its aggregates already."""
         ...
 
-    def reserve(self, payments: Sequence[Payment]) -> None:
-        """Said before data is read: what will be paid at most, `can_pay` being true of it. A dry run ends here."""
+    def reserve(self, payments: Sequence[Payment]) -> bool:
+        """Said before data is read: what will be paid at most, `can_pay` being true of it. True in a dry run, for which
+        that is all."""
         ...
 
     def bins(self, part: int) -> Array:
@@ -281,8 +282,8 @@ class MemoryBooks:
     def paying(self) -> bool:
         return False
 
-    def reserve(self, payments: Sequence[Payment]) -> None:
-        pass
+    def reserve(self, payments: Sequence[Payment]) -> bool:
+        return False
 
     def bins(self, part: int) -> Array:
         return self.counts[part]

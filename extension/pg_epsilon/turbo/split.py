@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -79,3 +80,14 @@ def forest(first: int, last: int, longest: int) -> tuple[Node, ...] | None:
         return None
     tree = first // longest
     return dyadic(first, last, tree=tree, origin=tree * longest)
+
+
+def stretches(parts: Sequence[int]) -> list[Node]:
+    """Runs of neighbouring partitions as nodes, which need not be dyadic. parts: ascending."""
+    found: list[Node] = []
+    for part in parts:
+        if found and found[-1].last == part - 1:
+            found[-1] = found[-1]._replace(last=part)
+        else:
+            found.append(Node(0, part, part))
+    return found
