@@ -109,6 +109,16 @@ def test_what_agrees_earns_an_epoch_and_passes_are_free() -> None:
     assert books.paid["epoch"] == 1 and len(noise.tests) == 41
 
 
+def test_what_was_free_is_stored_with_small_questions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that costs nothing could be asked for without end: what is stored of it is small."""
+    books, noise = shelf(), Scripted()
+    query = trained(books, noise)[0]
+    monkeypatch.setattr(trust, "_STORED_BYTES", len(query.to_bytes()) - 1)
+    assert [ask(query, books, noise).path for _ in range(2)] == ["r1", "r1"]
+    monkeypatch.setattr(trust, "_STORED_BYTES", len(query.to_bytes()))
+    assert [ask(query, books, noise).path for _ in range(2)] == ["r1", "exact"]
+
+
 def test_what_does_not_agree_earns_nothing() -> None:
     """Noise that is never where the histogram is: rent, then the synopsis, as if there were no histogram."""
     books, noise, paths = shelf(), Scripted(), []

@@ -54,6 +54,7 @@ _FORGETS = 0.5  # what a disagreement leaves of the evidence before it
 _GAIN, _SMALLEST_STEP, _LARGEST_STEP = 0.7, 0.01, 1.0
 _SPREAD, _MOST, _REMEMBERS = 0.05, 4.0, 0.95
 _RECALLED, _KEPT, _KEPT_BYTES = 3, 128, 1024
+_STORED_BYTES = 1 << 16  # an answer that cost nothing is stored with its question only if that is small
 _RISKED = 8  # epochs may have lost one epoch's price, or this part of what renting alone would have cost
 _LARGEST_EPSILON = 1000  # noise.py draws no more; only a table of very few rows would need it
 _STATE = struct.Struct("<dddQ")
@@ -205,7 +206,8 @@ class Trust:
     def passed(self, queries: Sequence[Query], estimates: Sequence[int]) -> None:
         """Note what was answered by the histogram: stored, and what it saved."""
         for query, value in zip(queries, estimates, strict=True):
-            self._books.keep_exact(query, WHOLE, Released(value, PASSED, self._direct.amount))
+            if len(query.to_bytes()) <= _STORED_BYTES:
+                self._books.keep_exact(query, WHOLE, Released(value, PASSED, self._direct.amount))
         rent = self._rent_alone(queries, 0)
         self._evidence.note(rent, agreed=True)
         self._keep()
