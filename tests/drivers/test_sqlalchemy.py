@@ -19,10 +19,11 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fix_drivers import NEAR, DriversStack
+from fix_waiting import left_behind
 
 # A login over TLS that fails ends asyncpg's loop before the transport has said goodbye, now and then.
 pytestmark = pytest.mark.filterwarnings(
-    r"ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"
+    r"ignore:Exception ignored in.*(Transport|socket.socket):pytest.PytestUnraisableExceptionWarning"
 )
 T = TypeVar("T")
 DIALECTS = ("psycopg", "psycopg_async", "asyncpg")
@@ -148,13 +149,13 @@ def test_connects_over_tls_with_scram(client: Client) -> None:
 
 
 def test_a_wrong_password_is_told(client: Client) -> None:
-    with pytest.raises(Exception, match='password authentication failed for user "alice"'):
+    with left_behind(), pytest.raises(Exception, match='password authentication failed for user "alice"'):
         client.run(lambda c: None, arguments=client.secure(), password="wrong")
 
 
 def test_an_unknown_certificate_is_not_believed(client: Client) -> None:
     changes = {"ssl": True} if client.dialect == "asyncpg" else {"sslrootcert": "system"}
-    with pytest.raises(Exception, match=r"(?i)certificate verify failed"):
+    with left_behind(), pytest.raises(Exception, match=r"(?i)certificate verify failed"):
         client.run(lambda c: None, arguments=client.secure(**changes))
 
 
