@@ -91,6 +91,7 @@ class SqlBooks:
         self._heuristic = heuristic
         self._warm = warm
         self._checked: dict[Node, Kept] = {}
+        self._noted = False
         self.changed = False  # whether a sparse vector was opened or closed
 
     def scale(self, first: int, last: int) -> int:
@@ -288,8 +289,8 @@ class SqlBooks:
         return self._payer.pure
 
     @property
-    def paying(self) -> bool:
-        return bool(self._payer.paid)
+    def begun(self) -> bool:
+        return self._noted or bool(self._payer.paid)
 
     def reserve(self, payments: Sequence[Payment]) -> bool:
         return False
@@ -320,6 +321,7 @@ class SqlBooks:
         return found[0]["data"] if found else None
 
     def keep_note(self, name: str, node: Node, data: bytes) -> None:
+        self._noted = True
         self._execute(
             "INSERT INTO dp.turbo_note (view, name, node, data_version, data, incarnation)"
             " SELECT $1, $2, $3, $4, $5, i.id FROM dp.incarnation i"

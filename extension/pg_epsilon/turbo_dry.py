@@ -72,8 +72,8 @@ class AutoPlanBooks(PlanBooks):
         return found
 
     @property
-    def paying(self) -> bool:
-        return bool(self._all)
+    def begun(self) -> bool:
+        return bool(self._all or self._notes)
 
     def can_pay(self, payments: Sequence[Payment]) -> bool:
         return self._payer.could_pay([*self._all, *payments])

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from fix_stack import Stack, stack_at_work
+from fix_turbo import EVEN, EVEN_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +81,12 @@ def test_where_turbo_answers_is_shown(alice: psycopg.Connection[Any]) -> None:
     assert rows == [("public.people", ["sex", "city", "age"], 3 * 4 * 63, Decimal("0.05"), None, 1000, True)]
 
 
-GRID = """
-CREATE TABLE grid (a int, b int, c int, d int);
-INSERT INTO grid SELECT i % 8, i / 8 % 8, i / 64 % 8, i / 512 % 8 FROM generate_series(1, 32768) i;
-CALL dp.create_dataset('grid', epsilon => 10);
-CALL dp.protect('grid', 'grid', scale => 32768);
-CALL dp.describe_column('grid', 'a', bounds => '{0,7}', nullable => false);
-CALL dp.describe_column('grid', 'b', bounds => '{0,7}', nullable => false);
-CALL dp.describe_column('grid', 'c', bounds => '{0,7}', nullable => false);
-CALL dp.describe_column('grid', 'd', bounds => '{0,7}', nullable => false);
-CALL dp.publish('grid');
-CALL dp.allot('alice', 'grid', epsilon => 10);
-CALL dp.allot('dp_planner', 'grid', epsilon => 5);
-CALL dp.enable_turbo('grid', '{a,b,c,d}', 0.05, 0.001);
-"""
-
-
 def test_a_large_grid_earns_an_epoch_and_what_passes_is_free(stack: Stack, alice: psycopg.Connection[Any]) -> None:
     """Questions with one bin in common, about an even table: EXPLAIN says before each what can happen.
 
     The epoch is open after some 30 of 80 answers. Should the test that opens it fail (1e-5), there is time for another.
     """
-    stack.cluster.psql(GRID, user="boss")
+    stack.cluster.psql(EVEN.format(name="grid"), user="boss")
     synced = stack.cli("facade", "sync")
     assert synced.returncode == 0, synced.stderr
     planned: list[str] = []
@@ -112,7 +97,7 @@ def test_a_large_grid_earns_an_epoch_and_what_passes_is_free(stack: Stack, alice
         planned.append(plan)
         rows, said = notices(alice, question)
         true = 8 * (a + 1) * (b + 1) * (c + 1) * (d + 1)
-        assert abs(rows[0][0] - true) <= 2.5 * 0.05 * 32768  # passed once in 3e7
+        assert abs(rows[0][0] - true) <= 2.5 * 0.05 * EVEN_ROWS  # passed once in 3e7
         if "histogram (PASS)" in said[0] and "a new epoch" not in plan:
             passed = (question, rows)
             break

@@ -23,7 +23,7 @@ from fix_waiting import left_behind
 
 # A login over TLS that fails ends asyncpg's loop before the transport has said goodbye, now and then.
 pytestmark = pytest.mark.filterwarnings(
-    r"ignore:Exception ignored in.*(Transport|socket.socket):pytest.PytestUnraisableExceptionWarning"
+    r"ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"
 )
 T = TypeVar("T")
 DIALECTS = ("psycopg", "psycopg_async", "asyncpg")

@@ -12,6 +12,7 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
+from fix_turbo import ask, true
 
 ROWS = 20_000
 SURE = 3 * 0.05 * ROWS  # noise passes alpha n~ once in 1000, this once in 1e9; 50 answers are compared
@@ -49,32 +50,20 @@ def _books(cluster: Cluster) -> Iterator[None]:
     balanced(cluster)
 
 
-def ask(conn: psycopg.Connection[Any], predicate: str, call: str = "query") -> dict[str, Any]:
-    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('small', %s, alpha => 0.05, beta => 0.001))"
-    answer = one(conn, sql, predicate)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def true(cluster: Cluster, predicate: str) -> int:
-    with cluster.connect() as root:
-        return int(one(root, f"SELECT count(*) FROM small WHERE {predicate}"))
-
-
 def test_disjoint_questions_share_a_payment(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Noise is paid by the bins that used it: what shares no bin with earlier ones is free (parallel composition)."""
     with no_charge(cluster):
-        plan = ask(alice, "a = 1", "plan")
-    first = ask(alice, "a = 1")
+        plan = ask(alice, "small", "a = 1", "plan")
+    first = ask(alice, "small", "a = 1")
     price = Decimal(first["notice"]["charge"]["epsilon"])
     assert DIRECT <= price < DIRECT * Decimal("1.0001")
     assert plan["charge"]["worst"] == first["notice"]["charge"]
-    second = ask(alice, "a = 2")
+    second = ask(alice, "small", "a = 2")
     assert second["notice"]["path"] == "bypass"
     assert second["notice"]["charge"] == {}
     with no_charge(cluster):
-        assert ask(alice, "a = 2")["rows"] == second["rows"]
-        assert ask(alice, "a = 2")["notice"]["path"] == "exact"
+        assert ask(alice, "small", "a = 2")["rows"] == second["rows"]
+        assert ask(alice, "small", "a = 2")["notice"]["path"] == "exact"
     assert account(cluster, "small") == {"relation/public.small": price}
 
 
@@ -84,22 +73,22 @@ def test_a_synopsis_is_bought_by_the_planner_when_rent_is_due(cluster: Cluster, 
         f"a >= {low} AND a <= {high} AND b = {b}" for low in range(4) for high in range(low + 1, 8) for b in (0, 1)
     ]
     for question in questions[:6]:
-        assert ask(alice, question)["notice"]["path"] in ("bypass", "exact")
+        assert ask(alice, "small", question)["notice"]["path"] in ("bypass", "exact")
     with cluster.connect("boss") as boss:
         boss.execute("CALL dp.allot('dp_planner', 'small', epsilon => 5)")
     paths = []
     for question in questions:
-        answer = ask(alice, question)
+        answer = ask(alice, "small", question)
         paths.append(answer["notice"]["path"])
         grade = "uniform" if paths[-1] == "synopsis" else "oblivious"
         assert answer["notice"]["grade"] == grade
         assert f"at 0.999 ({grade})" in answer["notice"]["text"]
-        assert abs(int(answer["rows"][0][0]) - true(cluster, question)) <= SURE
+        assert abs(int(answer["rows"][0][0]) - true(cluster, "small", question)) <= SURE
     assert "synopsis" in paths
     bought = account(cluster, "small", "dp_planner")
     assert set(bought) == {"relation/public.small"}
     with no_charge(cluster):
-        assert ask(alice, "a IN (0, 5, 6)")["notice"]["path"] in ("synopsis", "exact")
+        assert ask(alice, "small", "a IN (0, 5, 6)")["notice"]["path"] in ("synopsis", "exact")
     with cluster.connect() as root:
         made = "SELECT who, mechanism FROM dp.ledger WHERE dataset = 'small' AND mechanism = 'turbo synopsis'"
         assert set(root.execute(made).fetchall()) == {("dp_planner", "turbo synopsis")}
@@ -112,13 +101,13 @@ def test_a_refresh_starts_anew(cluster: Cluster, alice: psycopg.Connection[Any])
     with cluster.connect("boss") as boss:
         for _ in range(2):
             boss.execute("CALL dp.refresh('small')")
-            answer = ask(alice, "a = 1")
+            answer = ask(alice, "small", "a = 1")
             assert answer["notice"]["path"] == "bypass"
             assert answer["notice"]["charge"] != {}
             with no_charge(cluster):
-                again = ask(alice, "a = 1")
+                again = ask(alice, "small", "a = 1")
             assert (again["notice"]["path"], again["rows"]) == ("exact", answer["rows"])
-    assert ask(alice, "a IN (0, 5, 6)")["notice"]["path"] in ("bypass", "synopsis")
+    assert ask(alice, "small", "a IN (0, 5, 6)")["notice"]["path"] in ("bypass", "synopsis")
 
 
 def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
@@ -131,14 +120,14 @@ def test_a_declared_workload_buys_at_once(cluster: Cluster, alice: psycopg.Conne
             settings = '{"workload": [{"where": "true", "aggregates": ["avg(a)", "stddev(a)"]}]}'
             boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [settings])
         boss.execute("CALL dp.enable_turbo('small', '{a,b}', 0.05, 0.001, settings => %s)", [workload])
-    plan = ask(alice, "a < 4", "plan")
-    answer = ask(alice, "a < 4")
+    plan = ask(alice, "small", "a < 4", "plan")
+    answer = ask(alice, "small", "a < 4")
     assert answer["notice"]["charge"] == plan["charge"]["worst"]
     assert answer["notice"]["grade"] == plan["grade"]
     assert f"({plan['grade']})" in plan["text"]
     assert answer["notice"]["path"] in ("synopsis", "bypass")
     with no_charge(cluster):
-        assert ask(alice, "NOT a > 3")["rows"] == answer["rows"]
+        assert ask(alice, "small", "NOT a > 3")["rows"] == answer["rows"]
 
 
 SEVERAL = [

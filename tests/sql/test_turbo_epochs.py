@@ -12,24 +12,10 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one
+from fix_turbo import EVEN, EVEN_ROWS, ask, true
 
-ROWS = 32_768
-SURE = 2.5 * 0.05 * ROWS
+SURE = 2.5 * 0.05 * EVEN_ROWS
 DIRECT = Decimal("0.0042163")  # ln(1000) / (0.05 * 32768)
-SETUP = f"""
-CREATE TABLE wide (a int, b int, c int, d int);
-INSERT INTO wide SELECT i % 8, i / 8 % 8, i / 64 % 8, i / 512 % 8 FROM generate_series(1, {ROWS}) i;
-CALL dp.create_dataset('wide', epsilon => 10);
-CALL dp.protect('wide', 'wide', scale => {ROWS});
-CALL dp.describe_column('wide', 'a', bounds => '{{0,7}}', nullable => false);
-CALL dp.describe_column('wide', 'b', bounds => '{{0,7}}', nullable => false);
-CALL dp.describe_column('wide', 'c', bounds => '{{0,7}}', nullable => false);
-CALL dp.describe_column('wide', 'd', bounds => '{{0,7}}', nullable => false);
-CALL dp.publish('wide');
-CALL dp.allot('alice', 'wide', epsilon => 10);
-CALL dp.allot('dp_planner', 'wide', epsilon => 5);
-CALL dp.enable_turbo('wide', '{{a,b,c,d}}', 0.05, 0.001);
-"""
 QUESTIONS = [
     f"a <= {a} AND b <= {b} AND c <= {c} AND d <= {d}"
     for a in range(2, 7)
@@ -43,7 +29,7 @@ QUESTIONS = [
 def cluster() -> Iterator[Cluster]:
     with private_cluster() as running:
         standard(running)
-        running.psql(SETUP, user="boss")
+        running.psql(EVEN.format(name="wide"), user="boss")
         yield running
 
 
@@ -59,18 +45,6 @@ def _books(cluster: Cluster) -> Iterator[None]:
     balanced(cluster)
 
 
-def ask(conn: psycopg.Connection[Any], predicate: str, call: str = "query") -> dict[str, Any]:
-    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('wide', %s, alpha => 0.05, beta => 0.001))"
-    answer = one(conn, sql, predicate)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def true(cluster: Cluster, predicate: str) -> int:
-    with cluster.connect() as root:
-        return int(one(root, f"SELECT count(*) FROM wide WHERE {predicate}"))
-
-
 def state(cluster: Cluster, what: str) -> int:
     with cluster.connect() as root:
         return int(one(root, f"SELECT count(*) FROM dp.{what} WHERE view = (SELECT max(view) FROM dp.turbo_view)"))
@@ -82,9 +56,9 @@ def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg
     assert state(cluster, "turbo_node") == 0
     while "epoch" not in (seen[-1] if seen else ""):
         with no_charge(cluster):
-            plan = ask(alice, rest[0], "plan")
+            plan = ask(alice, "wide", rest[0], "plan")
         before = account(cluster, "wide").get("relation/public.wide", Decimal(0))
-        answer = ask(alice, rest.pop(0))
+        answer = ask(alice, "wide", rest.pop(0))
         paid = account(cluster, "wide")["relation/public.wide"] - before
         assert paid <= Decimal(plan["charge"]["worst"]["epsilon"])
         assert paid >= Decimal(plan["charge"]["best"].get("epsilon", 0))
@@ -95,10 +69,10 @@ def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg
     while rest and len(passed) < 8:  # a test fails with probability 1e-3 or so, and evidence opens a new epoch
         question = rest.pop(0)
         with no_charge(cluster):
-            plan = ask(alice, question, "plan")
+            plan = ask(alice, "wide", question, "plan")
         before = account(cluster, "wide")
-        answer = ask(alice, question)
-        assert abs(int(answer["rows"][0][0]) - true(cluster, question)) <= SURE
+        answer = ask(alice, "wide", question)
+        assert abs(int(answer["rows"][0][0]) - true(cluster, "wide", question)) <= SURE
         assert answer["notice"]["grade"] == plan["grade"] == "oblivious"
         if answer["notice"]["path"] == "histogram (PASS)":
             assert plan["charge"]["best"] == {} and "histogram" in plan["path"]
@@ -106,7 +80,7 @@ def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg
             passed.append((question, answer["rows"]))
     assert passed
     with no_charge(cluster):
-        again = ask(alice, passed[0][0])
+        again = ask(alice, "wide", passed[0][0])
     assert again["rows"] == passed[0][1] and again["notice"]["path"] == "exact"
     assert state(cluster, "turbo_node") == 1 and state(cluster, "turbo_sv") == 1
     with cluster.connect() as root:
@@ -117,7 +91,7 @@ def test_a_refresh_closes_the_epoch_and_evidence_starts_anew(cluster: Cluster, a
     with cluster.connect("boss") as boss:
         boss.execute("CALL dp.refresh('wide')")
     for question in QUESTIONS[-10:]:
-        answer = ask(alice, question)
+        answer = ask(alice, "wide", question)
         assert answer["notice"]["path"] == "bypass"
     assert state(cluster, "turbo_node") == 1
 

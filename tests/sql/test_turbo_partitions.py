@@ -12,6 +12,7 @@ import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
+from fix_turbo import ask
 from pg_epsilon.turbo.calibration import Calibration
 
 ROWS = 5_000  # of a partition
@@ -73,16 +74,6 @@ def root(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
 def _books(cluster: Cluster) -> Iterator[None]:
     yield
     balanced(cluster)
-
-
-def ask(
-    conn: psycopg.Connection[Any], name: str, predicate: str, call: str = "query", beta: str = "0.001"
-) -> dict[str, Any]:
-    """The whole answer of a dp_count by accuracy, or its plan."""
-    sql = f"SELECT dp.dp_{call}(dp.dp_count_request('{name}', %s, alpha => 0.05, beta => {beta}))"
-    answer = one(conn, sql, predicate)
-    assert isinstance(answer, dict)
-    return answer
 
 
 def window(first: int, last: int) -> str:

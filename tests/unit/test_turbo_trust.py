@@ -359,3 +359,25 @@ def test_the_histogram_is_what_its_log_says() -> None:
     assert made.weights.tobytes() == node.weights.tobytes()
     assert isinstance(books.sparse_vector(trust.KEY), SparseVector)
     assert Payment(0, 0, trust.epoch_charge(PRICES.epoch(SCALE)), "epoch").charge.pure()[0] == 3 * PRICES.epoch(SCALE)
+
+
+def test_no_epoch_is_opened_for_what_another_aggregate_of_the_request_has_taught() -> None:
+    """The request's dry run could not know of it; an epoch that is open is used all the same."""
+
+    class Begun(MemoryBooks):
+        begun = False
+
+    books, noise = Begun([UNIFORM.copy()], [SCALE]), Scripted()
+    rest = boxes(200)
+    while not trust.Evidence.from_bytes(books.note(trust.EVIDENCE, WHOLE)).earned(epoch_units()):
+        ask(rest.pop(), books, noise)
+    books.begun = True
+    assert ask(rest.pop(), books, noise).path == "r3" and "epoch" not in books.paid
+    books.begun = False
+    assert ask(rest.pop(), books, noise).path == "r1" and books.paid["epoch"] == 1
+    books.begun = True
+    assert ask(rest.pop(), books, noise).path == "r1"
+
+
+def epoch_units() -> int:
+    return int(3 * PRICES.epoch(SCALE) / unit_of(PRICES.direct(SCALE))) + 1

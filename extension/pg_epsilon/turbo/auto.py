@@ -110,6 +110,7 @@ class _Request:
         self.loads: dict[int, Load] = {}
         self.units: dict[int, Decimal] = {}
         self.failed: dict[int, Answer] = {}
+        self.tally: Tally | None = None
 
     def answers(self) -> list[Answer]:
         found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
@@ -166,8 +167,7 @@ class _Request:
             if passed:
                 trust.passed([self.queries[i] for i in passed], estimates)
                 shares = sum((self.queries[i].share for i in passed), Decimal(0))
-                tally = self._tally().plus(shares, Decimal(0), len(passed))
-                self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
+                self._keep_tally(self._tally().plus(shares, Decimal(0), len(passed)))
             if rest:
                 found += self._after_fail(trust, rest)
         except Exception as error:
@@ -215,18 +215,14 @@ class _Request:
     def _affordable(self) -> _Plan:
         """The plan by the rule of rent or buy; if it cannot be paid, the one that rents only. DP001."""
         plan = self._plan({})
-        while wanted := {part: d for part, d in self._designs(plan) if self._worth(part, d, plan)}:
+        while wanted := self._worth_buying(plan):
             plan = self._plan(plan.bought | wanted)
         if not plan.bought:
             return self._reserving(plan)
-        if self.books.can_pay(self._payments(plan)):
-            return plan
-        return self._payable(self._plan({}))
-
-    def _payable(self, plan: _Plan) -> _Plan:
-        if not self.books.can_pay(self._payments(plan)):
-            raise exhausted()
-        return plan
+        for one in (plan, self._plan({})):
+            if self.books.can_pay(self._payments(one)):
+                return one
+        raise exhausted()
 
     def _reserving(self, plan: _Plan) -> _Plan:
         """A plan that rents, unless it takes the last chance to buy: then the synopses are bought at once."""
@@ -261,18 +257,21 @@ class _Request:
                 found.append((part, design))
         return found
 
-    def _worth(self, part: int, design: Design, plan: _Plan) -> bool:
-        unit, price = self._unit(part), design.price(self.prices, self.scales[part])
-        if price is None:
-            return False
-        declared = None
+    def _worth_buying(self, plan: _Plan) -> dict[int, Design]:
+        """The synopses that are worth their price on the partitions that runs touch."""
+        before, declared, found = self._tally(), None, {}
+        now = self._with(plan, before)
         if all(self.queries[run.asked].id in self.outlook.ids for run in plan.runs):
             declared = declared_rent(self.queries[0].domain, self.outlook)
-        load, before = self._load(part), self._tally()
-        account = Account(
-            self._direct(self.scales[part]).amount, load.rent * unit, self._rise(plan, part) * unit, load.since
-        )
-        return worth_buying(price, account, self.outlook, before, self._with(plan, before), declared)
+        for part, design in self._designs(plan):
+            unit, load, price = self._unit(part), self._load(part), design.price(self.prices, self.scales[part])
+            if price is None:
+                continue
+            answer, rise = self._direct(self.scales[part]).amount, self._rise(plan, part) * unit
+            account = Account(answer, load.rent * unit, rise, load.since)
+            if worth_buying(price, account, self.outlook, before, now, declared):
+                found[part] = design
+        return found
 
     def _with(self, plan: _Plan, before: Tally) -> Tally:
         """The view's questions with these. All have the same number of bins and partitions together, whoever has them:
@@ -280,8 +279,7 @@ class _Request:
         asked = {run.asked for run in plan.runs}
         shares = sum((self.queries[i].share for i in asked), Decimal(0))
         rent = Decimal(sum(self._rise(plan, part) for part in plan.levels)) / PARTS
-        bought = sum(self.books.note(SYNOPSIS, Node(0, part, part)) is None for part in plan.bought)
-        return before.plus(shares, rent, len(asked), bought)
+        return before.plus(shares, rent, len(asked))
 
     def _plan(self, bought: dict[int, Design], why: str = "bypass", asked: Sequence[int] | None = None) -> _Plan:
         levels: dict[int, int] = {}
@@ -330,7 +328,13 @@ class _Request:
         return self.loads[part]
 
     def _tally(self) -> Tally:
-        return Tally.from_bytes(self.books.note(ASKED, WHOLE))
+        if self.tally is None:
+            self.tally = Tally.from_bytes(self.books.note(ASKED, WHOLE))
+        return self.tally
+
+    def _keep_tally(self, tally: Tally) -> None:
+        self.tally = tally
+        self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
 
     # --- paying and drawing ------------------------------------------------------------------------------------------
 
@@ -344,13 +348,13 @@ class _Request:
         return [*merge(rises, plan.why), *buying]
 
     def _pay(self, plan: _Plan) -> None:
-        payments = self._payments(plan)
-        self.books.pay(payments)
+        self.books.pay(self._payments(plan))
         self._take(plan)
 
     def _take(self, plan: _Plan) -> None:
         """Note what was paid for."""
-        tally = self._with(plan, self._tally())
+        first = sum(self.books.note(SYNOPSIS, Node(0, part, part)) is None for part in plan.bought)
+        tally = self._with(plan, self._tally())._replace(bought=self._tally().bought + first)
         for run in plan.runs:
             for part in range(run.node.first, run.node.last + 1):
                 if self.scales[part]:
@@ -362,7 +366,7 @@ class _Request:
         for part in plan.bought.keys() | plan.levels.keys():
             self.books.keep_note(LOAD, Node(0, part, part), self._load(part).to_bytes())
         if plan.runs or plan.bought:
-            self.books.keep_note(ASKED, WHOLE, tally.to_bytes())
+            self._keep_tally(tally)
 
     def _released(self, plan: _Plan) -> list[tuple[int, str, int]]:
         """The synopses bought now, and what they say of the queries that waited for them."""

@@ -124,8 +124,8 @@ class AutoBooks(Books, Protocol):
         ...
 
     @property
-    def paying(self) -> bool:
-        """Whether this request has paid for another of its aggregates already."""
+    def begun(self) -> bool:
+        """Whether another aggregate of this request was paid for, or taught something, already."""
         ...
 
     def reserve(self, payments: Sequence[Payment]) -> bool:
@@ -279,7 +279,7 @@ class MemoryBooks:
         return self.orders == [None]
 
     @property
-    def paying(self) -> bool:
+    def begun(self) -> bool:
         return False
 
     def reserve(self, payments: Sequence[Payment]) -> bool:

@@ -42,8 +42,8 @@ class Tally(NamedTuple):
         asked, shares, rent, bought = _TALLY.unpack(data)
         return Tally(asked, Decimal(shares) / _FINE, Decimal(rent) / _FINE, bought)
 
-    def plus(self, shares: Decimal, rent: Decimal, asked: int = 1, bought: int = 0) -> Tally:
-        return Tally(self.asked + asked, self.shares + shares, self.rent + rent, self.bought + bought)
+    def plus(self, shares: Decimal, rent: Decimal, asked: int = 1) -> Tally:
+        return self._replace(asked=self.asked + asked, shares=self.shares + shares, rent=self.rent + rent)
 
 
 class Account(NamedTuple):

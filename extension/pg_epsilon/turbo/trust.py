@@ -152,7 +152,7 @@ class Trust:
             return False
         if self._state.active:
             return True
-        if self._books.paying:  # what its first aggregate has earned, dp_plan could not know of
+        if self._books.begun:  # what its first aggregate has earned, dp_plan could not know of
             return False
         rent = self._load.rent
         alone = rent if self._alone is None else self._alone.rent
