@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint test test-all test-pg17 test-other test-bare test-user test-drivers test-timescale demo demo-stop bench clean distclean
+.PHONY: help dev sql lint check quick test test-all test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade ci-all demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -15,6 +15,13 @@ sql: ## build the extension's script from sql/
 lint: dev sql ## ruff, mypy --strict, pgspot
 	@scripts/lint.sh
 
+check: dev ## the first minute: ruff, mypy --strict, the quick half of the pure tests
+	@scripts/test.sh --check
+
+quick: dev sql ## three minutes: check, and of every suite with servers a happy path, a refusal and a control
+	@scripts/test.sh --check
+	@scripts/test.sh --quick
+
 test: dev sql ## the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/unit -k noise" for some of them)
 	@scripts/test.sh
 
@@ -24,8 +31,14 @@ test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie make test demo demo-stop
 
-test-other: dev ## the same on whichever of Debian 12 (PostgreSQL 15) and 13 (17) this is not
-	@. /etc/os-release; [ "$$VERSION_CODENAME" = trixie ] && release=bookworm || release=trixie; scripts/chroot.sh $$release make test demo demo-stop
+# What a server's version changes nothing of: CI runs these once.
+ONCE := tests/unit tests/privacy/test_black_box.py tests/privacy/test_decide_black_box.py
+
+test-other: dev ## the same, but for what runs once, on the supported Debian that this is not (scripts/paths.py supported); pg_upgrade from one to the other
+	@scripts/stamps.py run test-other bash -c 'scripts/chroot.sh "$$0" make test demo demo-stop "WITHOUT=$(ONCE)" && scripts/chroot.sh --always trixie scripts/pg_upgrade.sh' "$$(scripts/paths.py other-release)"
+
+test-pg-upgrade: dev ## pg_upgrade from PostgreSQL 15 to 17, in a chroot with Debian 13 and Debian 12's server (needs root)
+	@scripts/chroot.sh --always trixie scripts/pg_upgrade.sh
 
 test-bare: dev ## make test and make demo on a bare Debian 12, in a chroot (needs root)
 	@scripts/chroot.sh --always bookworm make test demo demo-stop
@@ -35,10 +48,13 @@ test-user: dev sql ## a few tests as an ordinary user, who cannot become postgre
 
 test-drivers: dev sql ## real drivers: JDBC, ODBC, SQLAlchemy, node, pgcli, pgAdmin (installs them first)
 	@scripts/drivers.sh
-	@scripts/test.sh --drivers
+	@scripts/stamps.py run test-drivers scripts/test.sh --drivers
 
 test-timescale: ## hypertables of a real TimescaleDB, on Debian 13 (in a chroot, unless this is one; needs root)
-	@scripts/chroot.sh trixie bash -c 'scripts/env.sh postgresql-17-timescaledb && make sql && scripts/test.sh --timescale'
+	@scripts/stamps.py run test-timescale scripts/chroot.sh trixie bash -c 'scripts/env.sh && scripts/env.sh "postgresql-$$(scripts/paths.py pg-version)-timescaledb" && make sql && scripts/test.sh --timescale'
+
+ci-all: ## all that CI knows, also what passed on the same inputs before: before a tag, after a large change
+	@PG_EPSILON_CI=all .ci/run
 
 demo: dev sql ## real data, two analysts, a guided psql session through the proxy
 	@/usr/bin/python3 demo/demo.py start
@@ -51,6 +67,7 @@ bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs 
 
 bench-%: dev sql
 	@[ $* != proxy ] || scripts/env.sh pgbouncer
+	@[ $* != ledger ] || scripts/env.sh rsync
 	@"$$(scripts/paths.py venv)/bin/python" tests/benchmarks/bench_$*.py
 
 clean: ## remove what was built (not the Python environment, not the demo)

@@ -18,7 +18,7 @@ import paths as locations
 
 SUPERUSER = "postgres"
 # The superuser only over the socket, only for the operating system's users that run the server and the demo; everybody
-# else with a password, dp_channel too: dblink insists on one.
+# else with a password, the ledger channel's login too: dblink insists on one.
 HBA = """\
 local all {superuser} peer map=demo
 host all all 127.0.0.1/32 scram-sha-256

@@ -3,7 +3,8 @@
 
 sql/ holds one object a file. Everything whose first path element starts with a digit is the extension script, in the
 order of the paths; sql/install/ is the script that a superuser runs once in the private database (roles, channel,
-revokes: what an extension cannot own); sql/upgrade/ holds pg_epsilon--A--B.sql as they are.
+revokes: what an extension cannot own); sql/upgrade/ holds pg_epsilon--A--B.sql as they are, and the folder A--B from
+which scripts/upgrade_sql.py makes the script that leads to the version of today.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import paths as locations
+import upgrade_sql
 
 NAME = "pg_epsilon"
 # CREATE EXTENSION runs the script with search_path = dp, pg_temp: whoever made schema dp before could shadow operators.
@@ -53,11 +55,15 @@ def scripts(root: Path) -> dict[str, str]:
     """File name → text of all that belongs in the server's extension folder."""
     sql = root / "sql"
     install = sorted((sql / "install").glob("*.sql"))
+    now = version(root)
+    # functions in PL/Python compare it with the package that their session has loaded
+    create = joined(extension_files(sql), sql, HEAD).replace("@VERSION@", now)
     return {
         f"{NAME}.control": (root / "extension" / f"{NAME}.control").read_text(encoding="utf-8"),
-        f"{NAME}--{version(root)}.sql": joined(extension_files(sql), sql, HEAD),
+        f"{NAME}--{now}.sql": create,
         f"{NAME}_install.sql": joined(install, sql, INSTALL_HEAD) + "\nRESET search_path;\n",
         **{file.name: file.read_text(encoding="utf-8") for file in sorted((sql / "upgrade").glob(f"{NAME}--*--*.sql"))},
+        **upgrade_sql.script(root, now, create),
     }
 
 

@@ -15,6 +15,13 @@ without_main_cluster() { # COMMAND...
   $sudo rm -f "$conf"
 }
 
+what_to_install() {
+  local debian version
+  paths supported | while read -r _ debian version; do
+    echo "on Debian $debian: postgresql-$version postgresql-plpython3-$version python3-venv"
+  done
+}
+
 packages() {
   local version
   command -v apt-get >/dev/null || paths pg-version >/dev/null ||
@@ -26,10 +33,10 @@ packages() {
     return
   fi
   version=${PG_EPSILON_PG:-$(paths debian-postgres 2>/dev/null)} || {
-    local sudo
+    local sudo lines
+    mapfile -t lines < <(what_to_install)
     sudo=$(rights) || die "PostgreSQL with PL/Python is missing, and you are not root and have no sudo" \
-      "Ask an administrator to install, on Debian 12: postgresql-15 postgresql-plpython3-15 python3-venv" \
-      "on Debian 13: postgresql-17 postgresql-plpython3-17 python3-venv"
+      "Ask an administrator to install:" "${lines[@]}"
     refresh_lists "$sudo"
     version=$(paths debian-postgres)
   }

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import pwd
 import re
 import shutil
@@ -26,11 +27,25 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_ROOT = Path("/usr/lib/postgresql")
 SYSTEM_PYTHON = Path("/usr/bin/python3")  # the interpreter that Debian's plpython3.so is linked to
 PACKAGES = (("extension", "pg_epsilon"), ("proxy", "pg_epsilon_proxy"))
+
+
+class Release(NamedTuple):
+    """A Debian release on which the tests run, and the PostgreSQL that it packages."""
+
+    name: str
+    debian: int
+    postgres: int
+
+
+# The only place that says which versions are supported: scripts and the Makefile ask for it, and
+# tests/unit/test_versions.py compares documents and META.json with it.
+SUPPORTED = (Release("bookworm", 12, 15), Release("trixie", 13, 17))
 
 
 class NotFound(Exception):
@@ -207,14 +222,27 @@ def debian_postgres() -> str:
     return match.group(1)
 
 
+def supported() -> str:
+    """The supported releases, one a line: name, Debian's number, PostgreSQL's."""
+    return "\n".join(" ".join(map(str, release)) for release in SUPPORTED)
+
+
+def other_release() -> str:
+    """The newest supported release that this machine is not."""
+    running = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    return next(release.name for release in reversed(SUPPORTED) if release.name != running)
+
+
 def main(arguments: list[str]) -> int:
-    """Print one value, or all as JSON. `runtime` and `venv` work on a machine without PostgreSQL."""
+    """Print one value, or all as JSON. `runtime`, `venv` and those of releases need no PostgreSQL."""
     name = arguments[0] if arguments else ""
     early: dict[str, Callable[[], object]] = {
         "runtime": runtime_directory,
         "venv": lambda: virtual_environment(runtime_directory()),
         "debian-postgres": debian_postgres,
         "pg-version": lambda: find_postgres()[0],
+        "supported": supported,
+        "other-release": other_release,
     }
     try:
         if name in early:

@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# `make test` and its kin (test-all, test-user, test-drivers, test-timescale): pytest within a time limit, then a verdict.
+# `make test` and its kin (check, quick, test-all, test-user, test-drivers, test-timescale, test-pg-upgrade): pytest
+# within a time limit, then a verdict, with the seconds that it took beside its budget.
 #
-# PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes.
+# PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes. WITHOUT: files or folders to leave
+# out (the second Debian does not repeat the pure tests, nor 40,000 runs of a mechanism).
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cd "$ROOT"
 venv=$(paths venv)
-as_user=() place=
+started=$SECONDS
+as_user=() place= budget=
 # Two files at a time: each starts servers of its own, which alone takes a loaded machine a minute. Hence --timeout, the
 # seconds of a test with its fixtures: several times what tests/fix_waiting.py waits for one thing.
 workers=(-n 2 --dist loadfile)
 case ${1:-} in
-  "") name="make test" minutes=${TEST_MINUTES:-30} what=(-m "not slow") ;;
+  --check)
+    name="make check" minutes=${TEST_MINUTES:-10} budget=60 what=(-m "not slow and not long" tests/unit)
+    "$venv/bin/ruff" check extension proxy scripts demo tests
+    "$venv/bin/mypy"
+    ;;
+  --quick) name="make quick" minutes=${TEST_MINUTES:-15} budget=120 what=(-m "not slow" --quick)
+    read -ra files < <("$venv/bin/python" tests/quick_tier.py) && what+=("${files[@]}")
+    ;;
+  "") name="make test" minutes=${TEST_MINUTES:-45} what=(-m "not slow") ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
   --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-20} what=(tests/drivers) workers=() ;;
   --timescale) name="make test-timescale" minutes=${TEST_MINUTES:-15} what=(tests/timescale) workers=() ;;
+  --pg-upgrade) name="make test-pg-upgrade" minutes=${TEST_MINUTES:-10} what=(tests/pgupgrade) workers=() ;;
   --as-user)
     # Starts a cluster, installs the extension and its channel, asks through it.
     name="make test-user" minutes=${TEST_MINUTES:-15} what=(-m "not slow" tests/clients/test_{psql,psycopg,login,upstream,tpch}.py)
@@ -32,15 +44,15 @@ case ${1:-} in
     ;;
   *) die "unknown option $1" ;;
 esac
+for left_out in ${WITHOUT:-}; do what+=("--ignore=$left_out"); done
 [ -z "${PYTEST_ARGS:-}" ] || eval "what+=($PYTEST_ARGS)"  # eval: so that quotes in it work (-k 'a or b')
 
 step "$name: pytest ${what[*]} (limit: $minutes minutes)"
 status=0
-started=$SECONDS
 "${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
   "$venv/bin/python" -m pytest --timeout=400 --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
 
-on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s"
+on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s${budget:+, budget $budget s on two idle cores}"
 case $status in
   0) echo "$name: OK ($on)" ;;
   5) die "$name: FAILED: no test was found ($on)" ;;

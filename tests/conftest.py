@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import os
+
+# Two files run at a time on two cores, as a server's backends do: threads of BLAS that wait for each other by spinning
+# would cost a busy machine tenfold. Before numpy is loaded; the README sets the same for a server.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+from quick_tier import BEGINNINGS
+
 pytest_plugins = ["fix_cluster", "fix_facade", "fix_stack"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="of every suite with servers only what quick_tier.py names")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --quick: only what quick_tier.py names, and all of what it names."""
+    if not config.getoption("--quick"):
+        return
+    chosen = [item for item in items if item.nodeid.startswith(BEGINNINGS)]
+    gone = [start for start in BEGINNINGS if not any(item.nodeid.startswith(start) for item in chosen)]
+    if gone:
+        raise pytest.UsageError(f"quick_tier.py names tests that do not exist: {', '.join(gone)}")
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
 
 
 def pytest_configure(config: pytest.Config) -> None:

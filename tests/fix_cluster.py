@@ -1,7 +1,4 @@
-"""Throw-away PostgreSQL clusters with the extension installed, for root (as the user postgres) and for ordinary users.
-
-One private database per cluster: dp_channel, and so the channel's password, belongs to one (dp.repair_channel).
-"""
+"""Throw-away PostgreSQL clusters with the extension installed, for root (as the user postgres) and ordinary users."""
 
 from __future__ import annotations
 
@@ -32,6 +29,11 @@ import paths as locations  # noqa: E402
 PRIVATE = "private"
 PASSWORD = "correct horse"
 
+# what somebody does who does not know whose the login is
+CHANGED_PASSWORD = (
+    "DO $$ BEGIN EXECUTE (SELECT format('ALTER ROLE %I PASSWORD ' || quote_literal('another'), 'dp_channel_' || oid)"
+    " FROM pg_database WHERE datname = current_database()); END $$"
+)
 HBA = """\
 local all all trust
 host all all 127.0.0.1/32 scram-sha-256
@@ -145,6 +147,13 @@ class Cluster:
             for statement in statements:
                 conn.execute(statement)
 
+    def channel(self, dbname: str = PRIVATE) -> str:
+        """The login of a database's ledger channel."""
+        with self.connect(dbname=dbname) as conn:
+            row = conn.execute("SELECT 'dp_channel_' || oid FROM pg_database WHERE datname = %s", [dbname]).fetchone()
+        assert row is not None
+        return str(row[0])
+
     def install(self, dbname: str = PRIVATE) -> None:
         """CREATE DATABASE and the install script, as a DBA runs it."""
         self.execute(f"CREATE DATABASE {dbname}", dbname="postgres")
@@ -157,9 +166,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster_at_work(**settings: str) -> Iterator[Cluster]:
-    """A new cluster, started; stopped and deleted at the end."""
-    paths = built()
+def cluster_at_work(*, paths: locations.Paths | None = None, **settings: str) -> Iterator[Cluster]:
+    """A new cluster, started; stopped and deleted at the end. paths: of another checkout, whose script is built."""
+    paths = paths or built()
     # pytest's own temporary folders are 0700 and root's: the server's user could not enter them
     folder = Path(tempfile.mkdtemp(prefix="pge-", dir="/tmp"))
     cluster = Cluster(folder, free_port(), paths, settings)
@@ -176,9 +185,9 @@ def cluster_at_work(**settings: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def private_cluster(**settings: str) -> Iterator[Cluster]:
+def private_cluster(*, paths: locations.Paths | None = None, **settings: str) -> Iterator[Cluster]:
     """A cluster with the extension installed in database `private`."""
-    with cluster_at_work(**settings) as cluster:
+    with cluster_at_work(paths=paths, **settings) as cluster:
         cluster.install()
         yield cluster
 

@@ -1,7 +1,7 @@
 """The exact output law of every decider (dp-pqd.md §8): what a decision is worth, and what a row may change of it.
 
 Written from the formulas of the specification, apart from the engine, in log space; noise is continuous, as there.
-The engine draws integers on fine lattices (decide/grain.py): the laws agree to the sixth decimal while epsilon is
+The engine draws integers on fine lattices (mechanisms/grain.py): the laws agree to the sixth decimal while epsilon is
 below 1 for a sensitivity of 1. Where the lattice itself is at issue: `lattice_tail`, `run_law(…, lattice=True)`.
 
 A probability here is of a released bit (1: "bound satisfied") unless it says otherwise. Never evaluated on anybody's

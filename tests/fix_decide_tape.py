@@ -1,4 +1,6 @@
-"""Deciders under audit without a database: a tape of what they draw, neighbours, and the realised loss (§13).
+"""Deciders under audit without a database: a tape of what they draw, neighbours, and the loss.
+
+Source: composition.md §13.
 
 `Tape` notes draws in the form of tests/privacy/recorder.py, so that tests/privacy/replay.py prices them.
 """

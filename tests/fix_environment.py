@@ -11,4 +11,5 @@ for _name in [name for name in os.environ if name.startswith(("PG", "PSQL", "LC_
     if "PG_EPSILON" not in _name:
         del os.environ[_name]
 os.environ["LC_ALL"] = "C.UTF-8"
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in the server: threads on a busy machine wait for each other
 os.umask(0o022)

@@ -49,9 +49,9 @@ def spent(cluster: Cluster, dataset: str = "people", role: str = "") -> Decimal:
 
 
 def charges(cluster: Cluster) -> int:
-    """Number of ledger rows."""
+    """Number of ledger rows, those apart that cost nothing: failures, freezes, reopenings."""
     with cluster.connect() as conn:
-        return int(one(conn, "SELECT count(*) FROM dp.ledger"))
+        return int(one(conn, "SELECT count(*) FROM dp.ledger WHERE kind NOT IN ('failure', 'freeze', 'reopen')"))
 
 
 def balanced(cluster: Cluster) -> None:
@@ -62,6 +62,15 @@ def balanced(cluster: Cluster) -> None:
         assert one(conn, lonely) == 0
 
 
+def forgive(cluster: Cluster) -> None:
+    """Opens whatever failures closed, and counts them anew; nothing is owed afterwards."""
+    with cluster.connect() as root:
+        root.execute("DELETE FROM dp.closed_question; DELETE FROM dp.closed_allotment; DELETE FROM dp.freeze")
+        root.execute("SELECT dp._void_entitlements(NULL)")
+        again = "dp._ledger_note(d.name, 'boss', 'reopen', 'dp.reopen', NULL)"
+        root.execute(f"SELECT dp._chain(ARRAY[{again}]) FROM dp.dataset d")
+
+
 @contextmanager
 def no_charge(cluster: Cluster) -> Iterator[None]:
     """The body must leave ledger, accounts and releases exactly as they were."""
@@ -70,7 +79,7 @@ def no_charge(cluster: Cluster) -> Iterator[None]:
         with cluster.connect() as conn:
             return [
                 one(conn, f"SELECT md5(COALESCE(string_agg(t::text, '|' ORDER BY t::text), '')) FROM dp.{table} t")
-                for table in ("ledger", "account", "release", "closed_shape")
+                for table in ("ledger", "account", "release", "closed_question")
             ]
 
     before = state()

@@ -36,6 +36,10 @@ class Stack:
         facts = {"host": "127.0.0.1", "port": self.port, "user": user, "dbname": PRIVATE, "password": PASSWORD}
         return psycopg.conninfo.make_conninfo(**{**facts, **extra})
 
+    def dsn_url(self, user: str) -> str:
+        """The same in the form that asyncpg takes."""
+        return f"postgresql://{user}:{PASSWORD}@127.0.0.1:{self.port}/{PRIVATE}"
+
     def connect(self, user: str = "alice", *, autocommit: bool = True, **extra: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn(user, **extra), autocommit=autocommit)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pg_epsilon.engine import tasks
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.plan import Plan, describe
-from pg_epsilon.synthesis.choice import document as synthesis
 
 
 def shown(
@@ -18,17 +18,17 @@ def shown(
     """
     request = plan.request
     n, m = len(request.places), len(request.aggregates)
-    groups = group_by.groups([key.domain for key in request.keys])
-    rows = zip(([group[place] for place in request.places] for group in groups), raw, strict=True)
-    decided = raw[0] if plan.decisions else None
+    groups = [
+        [group[place] for place in request.places] for group in group_by.groups([key.domain for key in request.keys])
+    ]
+    cell = raw[0] if raw else []  # what is said of a kind beside its rows is said of its first group
     return {
         "request_id": request_id,
         "keys": n,
         "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
         "names": [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates],
-        "rows": [[*group, *plan.texts(cell)] for group, cell in rows],
-        **({"bars": [plan.bars(cell) for cell in raw]} if request.bars else {}),
-        **({"decisions": plan.outcomes(decided)} if decided is not None else {}),
-        **({"synthesis": synthesis(request, plan.measures[0], raw[0])} if request.synthesize is not None else {}),
-        "notice": describe(plan, path=path, left=left, as_of=as_of, raw=decided),
+        "rows": [[*group, *plan.texts(values)] for group, values in zip(groups, raw, strict=True)],
+        **({"bars": [plan.bars(values) for values in raw]} if request.bars else {}),
+        **tasks.presented(plan, raw, groups, joint=plan.joint is not None),
+        "notice": describe(plan, path=path, left=left, as_of=as_of, raw=cell),
     }

@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.accounting.filters import Cap, PureCap, Remaining, RenyiCap, Root, Spent, decide, nodes, remaining
-from pg_epsilon.accounting.filters import Relation as RelationScope
-from pg_epsilon.decide.question import Synthetic
-from pg_epsilon.decimals import plain
-from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
-from pg_epsilon.ledger import Accounts, Execute, scope_to_json
+from pg_epsilon.engine.entitlements import Entitlements, is_paid
+from pg_epsilon.engine.links import Links
+from pg_epsilon.engine.payments import Payments
+from pg_epsilon.engine.tasks import is_for_everybody
+from pg_epsilon.errors import CHANNEL, PRIVILEGE, DPError
+from pg_epsilon.ledger import LIFE, Accounts, Execute
 from pg_epsilon.plan import Plan
+from pg_epsilon.query.copies import Synthetic
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation
-from pg_epsilon.refusals import PLANNER, exhausted, no_allotment, not_published, repriced
-
-_AMOUNTS = ("epsilon", "delta", "delta_rdp", "delta_add")
-_ALLOTMENT = (
-    "SELECT epsilon::text, delta::text, delta_rdp::text, delta_add::text FROM dp.role_allotment"
-    " WHERE role = $1 AND dataset = $2"
-)
-LEDGER_ROW = (
-    "INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope,"
-    " request, policy_version, data_version)"
-    " VALUES (coalesce($1, gen_random_uuid()), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-)
-LEDGER_TYPES = [
-    "uuid",
-    "name",
-    "text",
-    "text",
-    "text",
-    "text",
-    "jsonb",
-    "numeric",
-    "numeric",
-    "numeric[]",
-    "jsonb",
-    "jsonb",
-    "bigint",
-    "bigint",
-]
+from pg_epsilon.query.sizes import Limits
+from pg_epsilon.refusals import PLANNER, check_not_frozen, no_allotment, not_published, repriced
 
 
 @dataclass(frozen=True)
@@ -64,8 +39,7 @@ def _raw(answer: str) -> list[list[int]]:
 
 def check_paid(plan: Plan, paid: dict[str, Any]) -> None:
     """DP006 unless a committed charge is this plan's own: one of another mechanism, as Turbo's, bought another draw."""
-    now = [plan.mechanism, [charge.to_json() for charge in plan.charges], scope_to_json(plan.scope)]
-    if now != [paid["mechanism"], json.loads(paid["charge"]), json.loads(paid["scope"])]:
+    if not is_paid(plan, paid):
         raise repriced()
 
 
@@ -74,7 +48,11 @@ class Catalog:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
+        self.entitlements = Entitlements(execute)
+        self.links = Links(execute)
+        self.payments = Payments(execute, self.links)
         self._policies: dict[tuple[str, str], tuple[int, Policy | Relation]] = {}
+        self._limits: tuple[int, Limits] | None = None
 
     def policy_version(self) -> int:
         return int(self._execute("SELECT version FROM dp.policy_state", [], [])[0]["version"])
@@ -89,6 +67,14 @@ class Catalog:
                 raise not_published(f"{schema}.{name}")
             self._policies[key] = kept = version, found
         return kept[1]
+
+    def limits(self) -> Limits:
+        """How large joins may get, as the administrator declared."""
+        version = self.policy_version()
+        if self._limits is None or self._limits[0] != version:
+            found = self._execute("SELECT rows, bytes, memory, undeclared_rows FROM dp._limits()", [], [])[0]
+            self._limits = version, Limits(**{name: int(found[name]) for name in found})
+        return self._limits[1]
 
     def policy(self, schema: str, name: str) -> Policy:
         """The policy of a protected relation; 42501 for anything else."""
@@ -117,7 +103,7 @@ class Catalog:
         return policy_from_json(document)
 
     def of(self, policy: Policy) -> Sequence[Synthetic]:
-        """The synthetic tables of a relation (decide/question.py, Copies)."""
+        """The synthetic tables of a relation (query/copies.py, Copies)."""
         found = self._execute("SELECT dp._synthetics_of($1)::text AS copies", ["oid"], [policy.relation.oid])
         return [
             Synthetic(
@@ -169,7 +155,7 @@ class Catalog:
 
         What is made for everybody is paid by dp_planner, and by no other (§3.6); it pays for nothing else.
         """
-        policy, planned = request.policy, request.synthesize is not None
+        policy, planned = request.policy, is_for_everybody(request)
         if planned != (who == PLANNER):
             raise DPError(PRIVILEGE, f"{PLANNER} pays for synthetic tables alone", "CALL dp.make_synthetic(relation).")
         found = self._execute(
@@ -184,12 +170,6 @@ class Catalog:
         if not found["allotted"]:
             raise no_allotment(policy.dataset.name, who)
 
-    def is_closed(self, shape: str) -> bool:
-        return bool(self._execute("SELECT 1 FROM dp.closed_shape WHERE shape = $1", ["text"], [shape]))
-
-    def close(self, shape: str) -> None:
-        self._execute("INSERT INTO dp.closed_shape (shape) VALUES ($1) ON CONFLICT DO NOTHING", ["text"], [shape])
-
     def cached(self, plan: Plan) -> Released | None:
         """The newest release of the same canonical question, or None (composition.md §7.1)."""
         found = self._execute(
@@ -201,10 +181,10 @@ class Catalog:
         return Released(found[0]["request_id"], _raw(found[0]["answer"]), found[0]["as_of"]) if found else None
 
     def charged(self, request_id: str) -> dict[str, Any] | None:
-        """The committed charge of a request, its row locked so that two answers never draw twice."""
+        """The committed charge of a request. Its row is not locked: whoever draws for it may lock the accounts."""
         found = self._execute(
             "SELECT who::text, request::text, mechanism, charge::text, scope::text FROM dp.ledger"
-            " WHERE request_id = $1 AND kind = 'charge' FOR UPDATE",
+            " WHERE request_id = $1 AND kind = 'charge'",
             ["uuid"],
             [request_id],
         )
@@ -218,10 +198,7 @@ class Catalog:
     def record(self, plan: Plan, request_id: str, raw: list[list[int]]) -> None:
         """Publish: released integers only, of every group and measure; what is shown is computed from them."""
         policy = plan.request.policy
-        self._execute(
-            "INSERT INTO dp.release (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)"
-            " VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            ["uuid", "text", "text", "text", "bigint", "text", "jsonb"],
+        self.links.publish(
             [
                 request_id,
                 plan.cache_key,
@@ -233,144 +210,71 @@ class Catalog:
             ],
         )
 
-    def caps(self, policy: Policy, who: str) -> tuple[Cap, Cap]:
-        """The dataset's cap and the asker's allotment, as filters (composition.md §3.6)."""
-        data = policy.dataset
-        own = self._execute(_ALLOTMENT, ["name", "text"], [who, data.name])[0]
-        shared = {
-            "epsilon": data.epsilon,
-            "delta": data.delta_add,
-            "delta_rdp": data.delta_rdp,
-            "delta_add": data.delta_add,
-        }
-        mine = {name: Decimal(own[name]) for name in _AMOUNTS}
-        return _cap(data.accountant, shared, data.orders), _cap(data.accountant, mine, data.orders)
+    def pay(
+        self,
+        plan: Plan,
+        request_id: str,
+        who: str,
+        document: dict[str, Any],
+        unpaid: Callable[[], dict[str, Any] | None],
+    ) -> dict[str, Any] | None:
+        """Lock, check both trees, update, write the ledger row and what it owes; a request pays once.
 
-    def pay(self, plan: Plan, request_id: str, who: str, document: dict[str, Any]) -> None:
-        """Lock, check both trees, update, write the ledger row; a request pays once.
-
-        DP001 if a cap would be passed, DP006 for a repeated step that is another plan by now: nothing changes.
+        unpaid: looks, under the lock, for what answers the question without paying: returned, and nothing changes.
+        DP001 if a cap would be passed, DP006 in a copy of the ledger, and for a repeated step that is another plan by
+        now: nothing changes.
         """
         policy = plan.request.policy
-        accounts = Accounts(self._execute, policy.dataset.name, who)
+        accounts = self.payments.accounts(policy.dataset.name, who)
         trees = accounts.lock(plan.scope)
+        check_not_frozen(self._execute, policy.dataset.name)
         before = self.charged(request_id)
         if before is not None:  # a repeated step: the first one may have committed while this waited
             check_paid(plan, before)
-            return
-        amount = Spent()
-        shared, own = self.caps(policy, who)
-        for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
-            decision = decide(cap, trees[role], plan.scope, plan.charges)
-            if not decision.allowed:
-                raise exhausted(policy.dataset.name, role, plan.charge_text(), remaining(cap, trees[role], plan.scope))
-            if not role:
-                amount = cap.amount(plan.charges)
-            accounts.store(role, decision.updates)
-        self._ledger_row(plan, request_id, who, "charge", plan.charges, amount, document)
-
-    def _ledger_row(
-        self,
-        plan: Plan,
-        request_id: str | None,
-        who: str,
-        kind: str,
-        charges: Sequence[Charge],
-        amount: Spent,
-        document: dict[str, Any],
-    ) -> None:
-        policy = plan.request.policy
-        self._execute(
-            LEDGER_ROW,
-            LEDGER_TYPES,
-            [
-                request_id,
-                who,
-                policy.dataset.name,
-                kind,
-                plan.request.call,
-                plan.mechanism,
-                json.dumps([charge.to_json() for charge in charges]),
-                amount.epsilon,
-                amount.delta,
-                list(amount.rdp) or None,
-                json.dumps(scope_to_json(plan.scope)),
-                json.dumps(document),
-                policy.version,
-                policy.data_version,
-            ],
+            return None
+        if (instead := unpaid()) is not None:
+            return instead
+        caps = self.payments.caps(policy, who)
+        amount = self.payments.put(accounts, trees, policy, who, caps, plan.scope, plan.charges, plan.charge_text())
+        self.payments.enter(
+            policy,
+            who,
+            kind="charge",
+            call=plan.request.call,
+            mechanism=plan.mechanism,
+            charges=plan.charges,
+            amount=amount,
+            scope=accounts.entered(plan.scope),
+            document=document,
+            request_id=request_id,
         )
-
-    def import_price(self, policy: Policy, epsilon: Decimal, delta: Decimal) -> dict[str, Any]:
-        """What an outside release adds to the dataset's own tree, whose root the caller has locked; DP001 if too much.
-
-        One relation's rows for row units, else everybody's (composition.md §3.1); no allotment pays for it.
-        """
-        data, charge = policy.dataset, Charge.of("import", epsilon=epsilon, delta=delta)
-        scope = Root() if policy.has_user_units else RelationScope(policy.relation_key)
-        shared = {"epsilon": data.epsilon, "delta": data.delta_add, "delta_rdp": data.delta_rdp}
-        cap = _cap(data.accountant, {**shared, "delta_add": data.delta_add}, data.orders)
-        tree = Accounts(self._execute, data.name, "").load(scope)[""]
-        if not decide(cap, tree, scope, [charge]).allowed:
-            left = remaining(cap, tree, scope)
-            raise DPError(
-                EXHAUSTED,
-                f"the budget of dataset {data.name} does not allow this release",
-                f"epsilon {plain(left.epsilon)} and delta {plain(left.delta)} are left for an outside release;"
-                " its rows cannot be shown under this guarantee, unless you declassify them.",
-            )
-        amount = cap.amount([charge])
-        return {
-            "charge": charge.to_json(),
-            "scope": scope_to_json(scope),
-            "epsilon": str(amount.epsilon),
-            "delta": str(amount.delta),
-            "rdp": [str(r) for r in amount.rdp] or None,
-        }
+        self.entitlements.owe(plan, request_id)
+        return None
 
     def give_back(self, plan: Plan, request_id: str, who: str, unused: Sequence[Charge]) -> None:
         """Take back what was reserved and, as a released bit says, is not needed (composition.md §4, §11).
 
         In the transaction that records the release: both are seen, or neither. The ledger row of kind 'return', which
-        names the charge, comes first; both trees are lowered by exactly what the charge put on them.
+        names the charge, comes first; both trees are lowered by exactly what the charge put on them, the asker's of the
+        period that paid.
         """
-        accounts = Accounts(self._execute, plan.request.policy.dataset.name, who)
-        trees = accounts.lock(plan.scope)
-        shared, own = self.caps(plan.request.policy, who)
-        self._ledger_row(plan, None, who, "return", unused, -shared.amount(unused), {"of": request_id})
-        for cap, role in ((own, who), (shared, "")):
-            amount = -cap.amount(unused)
-            accounts.store(role, {node: trees[role].spent(node) + amount for node in nodes(plan.scope)})
-
-    def left(self, plan: Plan, who: str) -> dict[str, str]:
-        """What one further charge of the same scope may cost this analyst: the smaller of his and the dataset's."""
-        policy = plan.request.policy
-        trees = Accounts(self._execute, policy.dataset.name, who).load(plan.scope)
-        amounts = [
-            remaining(cap, trees[role], plan.scope).epsilon
-            for cap, role in zip(self.caps(policy, who), ("", who), strict=True)
-        ]
-        return {"epsilon": plain(min(amounts))}
-
-    def budget(self, dataset: str, who: str | None) -> Remaining:
-        """What is left of a dataset (who None) or of one role's allotment, at its most spent leaf."""
-        found = self._execute(
-            "SELECT accountant, epsilon::text, delta_rdp::text, delta_add::text, delta::text, orders::text[] AS orders"
-            " FROM dp.dataset WHERE name = $1",
-            ["text"],
-            [dataset],
+        paid = self._execute(
+            "SELECT scope ->> 'period' AS period FROM dp.ledger WHERE request_id = $1", ["uuid"], [request_id]
         )
-        own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
-        if not found or not own:
-            raise no_allotment(dataset)
-        orders = tuple(Decimal(o) for o in found[0]["orders"] or ())
-        cap = _cap(found[0]["accountant"], {name: Decimal(own[0][name]) for name in _AMOUNTS}, orders)
-        return remaining(cap, Accounts(self._execute, dataset, who or "").load(Root())[who or ""])
-
-
-def _cap(accountant: str, amounts: dict[str, Decimal], orders: tuple[Decimal, ...]) -> Cap:
-    if accountant == "pure":
-        return PureCap(amounts["epsilon"], amounts["delta"])
-    if amounts["epsilon"] == 0:  # an allotment of nothing: there is no curve for it
-        return RenyiCap(orders, (Decimal(0),) * len(orders))
-    return RenyiCap.of(amounts["epsilon"], amounts["delta_rdp"], amounts["delta_add"], orders)
+        policy = plan.request.policy
+        accounts = Accounts(self._execute, policy.dataset.name, who, paid[0]["period"] or LIFE)
+        trees = accounts.lock(plan.scope)
+        check_not_frozen(self._execute, policy.dataset.name)
+        caps = self.payments.caps(policy, who)
+        self.payments.enter(
+            policy,
+            who,
+            kind="return",
+            call=plan.request.call,
+            mechanism=plan.mechanism,
+            charges=unused,
+            amount=-caps[0].amount(unused),
+            scope=accounts.entered(plan.scope),
+            document={"of": request_id},
+        )
+        self.payments.take_back(accounts, trees, who, caps, plan.scope, unused)

@@ -20,7 +20,6 @@ from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
 from pg_epsilon.choice_values import average, bound, quantile, spread
-from pg_epsilon.decide.choice import choose as decisions
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
 from pg_epsilon.mechanisms.r2t import BASES, BETA, Ladder, thresholds
@@ -28,29 +27,24 @@ from pg_epsilon.query.aggregates import COLUMN, ROWS, UNITS, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import SUM, Statistic
-from pg_epsilon.synthesis.choice import choose as synthesis
 
 
 def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, ...]:
-    """The block's choices, one for each distinct aggregate: each gets an equal share of the budget (§14.3).
+    """A block's choices, one for each distinct aggregate: each gets an equal share of the budget (§14.3).
 
     DP003 for a mechanism that does not answer the aggregate, DP004 for what is not declared, DP005 for a budget that
     does not fit.
     """
-    if request.synthesize is not None:
-        return (synthesis(request, request.synthesize),)
     if not aggregates:
         return ()
-    if request.decide is not None:
-        return decisions(request, request.decide, aggregates, _alone)
     if choice_joins.concerned(request, aggregates):
         return (_joined(request, aggregates),)
     _check_mechanism(request, aggregates)
     facts = Facts.of(request, aggregates)
-    return tuple(_BUILDERS[a.function](facts, a, _share(request, a, len(aggregates))) for a in aggregates)
+    return tuple(_BUILDERS[a.function](facts, a, share(request, a, len(aggregates))) for a in aggregates)
 
 
-def _alone(request: Request, aggregate: Aggregate, share_: Share) -> Choice:
+def alone(request: Request, aggregate: Aggregate, share_: Share) -> Choice:
     """One aggregate by itself, at a given share: what a decision is built on."""
     _check_mechanism(request, [aggregate])
     return _BUILDERS[aggregate.function](Facts.of(request, [aggregate]), aggregate, share_)
@@ -58,7 +52,7 @@ def _alone(request: Request, aggregate: Aggregate, share_: Share) -> Choice:
 
 def _joined(request: Request, aggregates: Sequence[Aggregate]) -> Choice:
     """The block's one aggregate, by linear programs."""
-    ladder, values = choice_joins.ladder_of(request, aggregates, _share(request, aggregates[0], 1).amount)
+    ladder, values = choice_joins.ladder_of(request, aggregates, share(request, aggregates[0], 1).amount)
     read, sql = choice_joins.read_of(request, aggregates[0], values)
     estimator = choice_joins.estimator_of(ladder, values)
     return Choice(
@@ -94,11 +88,11 @@ def _check_mechanism(request: Request, aggregates: Sequence[Aggregate]) -> None:
         raise DPError(
             SHAPE,
             f"mechanism {asked} does not answer {aggregates[0].function}",
-            "Leave mechanism out: it is chosen by the expected error.",
+            "Leave mechanism out, and RESET dp.mechanism: it is chosen by the expected error.",
         )
 
 
-def _share(request: Request, aggregate: Aggregate, parts: int) -> Share:
+def share(request: Request, aggregate: Aggregate, parts: int) -> Share:
     budget = request.budget
     if budget.kind == "rho" and budget.rho is not None:
         return Share("rho", budget.rho).part(parts)

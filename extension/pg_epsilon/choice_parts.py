@@ -26,7 +26,8 @@ SUM_MAX = 2**62  # of what the declared number of rows, or all rows of a unit, c
 class Choice:
     """How one aggregate is answered: its estimator, what its measures read, and why it was chosen.
 
-    statement: the block's statement, if it is not made from `statistics`.
+    statement: the block's statement, if it is not made from `statistics`. key: what tells the release from that of the
+    same aggregate without it.
     """
 
     estimator: Estimator
@@ -35,6 +36,7 @@ class Choice:
     why: str = "the only mechanism for it"
     warnings: tuple[str, ...] = ()
     statement: str | None = None
+    key: str = ""
 
     def describe(self, name: str) -> dict[str, Any]:
         """For dp_plan and EXPLAIN: public facts."""

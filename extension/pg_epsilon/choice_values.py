@@ -6,8 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.choice_parts import Choice, Facts, Share, check_rows, needs_amount, values_of
-from pg_epsilon.decide.sums import Bound, doubling
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.mechanisms.covering import Bound, doubling
 from pg_epsilon.mechanisms.estimators import Average, Covering, Quantile, Spread
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.query.aggregates import ROWS, Aggregate

@@ -52,10 +52,11 @@ class Declared:
 
     def budget(self, dataset: str, who: str | None) -> dict[str, str]:
         """What is left of a dataset or of one role's allotment. See dp._budget_left."""
-        left = self._catalog.budget(dataset, who)
+        left = self._catalog.payments.budget(dataset, who)
         return {"epsilon": str(left.epsilon), "delta": str(left.delta), "used": str(left.used)}
 
     def import_price(self, schema: str, name: str, epsilon: str, delta: str) -> dict[str, Any]:
         """What an outside release about a protected relation adds to the accounts. See dp._import_release."""
-        check_not_frozen(policy := self._catalog.policy(schema, name))
-        return self._catalog.import_price(policy, Decimal(epsilon), Decimal(delta))
+        policy = self._catalog.policy(schema, name)
+        check_not_frozen(self._execute, policy.dataset.name)
+        return self._catalog.payments.import_price(policy, Decimal(epsilon), Decimal(delta))

@@ -1,8 +1,6 @@
 """The only module that sees plpy: one function per SQL function of the engine (rule R6: read, then think).
 
-`charge` and `answer` run in the channel's backend, each in a transaction of its own (rule R2); the others touch policy
-tables only. Refusals of `charge` and `answer` are returned, not raised: the channel stays open, and the caller's side
-raises them.
+`charge` and `answer` run in the channel's backend, each in its transaction (R2), and return refusals: it stays open.
 """
 
 from __future__ import annotations
@@ -10,128 +8,217 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import plpy
 
 from pg_epsilon import noise
-from pg_epsilon._version import VERSION
 from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, check_paid
-from pg_epsilon.decide import synthetic
-from pg_epsilon.decide.question import Question
 from pg_epsilon.declared import Declared
-from pg_epsilon.errors import CHANNEL, SHAPE, DPError, ReadFailed
-from pg_epsilon.mechanisms import group_by
+from pg_epsilon.engine import failures, ready, tasks
+from pg_epsilon.engine.aside import Aside
+from pg_epsilon.engine.draws import Draws, Pending, remember
+from pg_epsilon.engine.failures import Failures, Unforeseen, failure_of, watched
+from pg_epsilon.engine.folding import Folding
+from pg_epsilon.engine.planning import Planning, PlanningFailed
+from pg_epsilon.engine.redaction import redact
+from pg_epsilon.engine.spelling import spelled
+from pg_epsilon.engine.tail import tail_problems
+from pg_epsilon.engine.witness import check_witness, note_witnessed
+from pg_epsilon.errors import CHANNEL, SHAPE, DPError, refusal_to_json
+from pg_epsilon.mechanisms import group_by, waiting
 from pg_epsilon.plan import Plan, describe, make_plan
-from pg_epsilon.query.expression import FoldError
+from pg_epsilon.query import sizes
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
-from pg_epsilon.refusals import check_not_frozen, closed, locked, not_published
-from pg_epsilon.turbo_engine import PaidFor, TurboEngine
-from pg_epsilon.turbo_owner import Owner
-from pg_epsilon.turbo_why import instead, why_not
+from pg_epsilon.refusals import check_not_frozen, locked, not_published
+from pg_epsilon.turbo.engine import PaidFor, TurboEngine
+from pg_epsilon.turbo.owner import Owner
+from pg_epsilon.turbo.why import instead, why_not
+
+# What lets a cancel through in a long core. Not by the name `plpy`, which audits replace to compare what is asked:
+# how often a core asks is a matter of time.
+waiting.use(partial(plpy.execute, "SELECT 1"))
 
 _plans: dict[str, Any] = {}
-_pending: dict[str, Plan] = {}
-_PENDING_MAX = 16
-_facts: dict[str, Any] = {}
-
-# Our own lock wait, a cancel, a shutdown: they say nothing about a row. Whatever else fails next to rows could.
-_INNOCENT = frozenset({"55P03", "57014", "57P01"})
+_pending: dict[str, Pending] = {}
 
 
 def rows(sql: str, types: Sequence[str] = (), args: Sequence[Any] = ()) -> list[dict[str, Any]]:
     """Rows of one of our own statements, prepared once per backend."""
     if sql not in _plans:
-        _plans[sql] = plpy.prepare(sql, list(types))
+        _plans[sql] = plpy.prepare(_spelled(sql), list(types))
     return list(plpy.execute(_plans[sql], list(args)))
 
 
 def read(statement: str) -> list[dict[str, Any]]:
     """The statistics statement: the one read of private rows. Not prepared: its plan should fit today's rows."""
-    return list(plpy.execute(statement))
+    return list(plpy.execute(_spelled(statement)))
 
 
+def _spelled(sql: str) -> str:
+    return sql if sql.isascii() else spelled(sql, ready.server_facts(rows)["encoding"])
+
+
+def _explain(statement: str) -> str | None:
+    """Plan a statement with the settings of its read; the SQLSTATE of what planning raised, None if nothing."""
+    try:
+        with plpy.subtransaction():
+            plpy.execute(_spelled(f"EXPLAIN (COSTS OFF) {statement}"))
+    except plpy.SPIError as failed:
+        if failures.is_data_independent(failed):
+            raise
+        return str(failed.sqlstate)
+    return None
+
+
+tasks.remember_by(Aside(plpy.prepare, plpy.execute).rows)
 catalog = Catalog(rows)
+_failures = Failures(rows)
+links = catalog.links
+planning = Planning(_explain, lambda line: plpy.warning(line))
+_folding = Folding(rows, lambda statement: plpy.execute(_spelled(statement)), lambda: plpy.subtransaction())
+_texts, _folder = _folding.texts, _folding.folder
+_draws = Draws(catalog, lambda plan_: _think(plan_, _read_statistics(plan_)), _explain, lambda: plpy.subtransaction())
 _declared = Declared(catalog, rows)
-turbo = TurboEngine(catalog, rows, noise.current, lambda document: _request(document), lambda query: _texts(query))
+turbo = TurboEngine(
+    catalog,
+    rows,
+    noise.current,
+    lambda document: _request(document),
+    _texts,
+    lambda statement: planning.check(statement, 1, catalog.policy_version()),
+)
 
 
-class _ShapeClosed(Exception):
-    """A read failed next to rows: the subtransaction is undone, then the shape is closed."""
+def charge(request_id: str, who: str, request: str, witness: str | None = None) -> str:
+    """First transaction: authorise, plan, pay, or find that it is paid. See dp._charge.
 
-    def __init__(self, shape: str) -> None:
-        super().__init__()
-        self.shape = shape
-
-
-def charge(request_id: str, who: str, request: str) -> str:
-    """First transaction: authorise, plan, pay. See dp._charge."""
+    witness: heads of chains that the gateway has seen. A freeze by them stays, whatever becomes of the question.
+    """
+    catalog.entitlements.let_go()
+    held = _attempt(lambda: {"first": check_witness(rows, witness)})
+    if "refusal" in held:
+        return json.dumps({"request_id": request_id, **held})
 
     def pay() -> dict[str, Any]:
+        tasks.start()
         document = json.loads(request)
         asked = _request(document)
         catalog.authorise(asked, who)
-        try:
-            by_turbo = turbo.reply(asked, request_id, who, document)
-        except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
-            return {"refusal": _refusal(_named(late.error))}
+        links.concern(asked.policy.dataset.name if witness is not None else None)
+        by_turbo = _by_turbo(asked, request_id, who, document)
         if by_turbo is not None:
-            return {"answer": by_turbo}
+            return by_turbo
         plan_ = instead(asked, turbo.views, _texts, _planned)
-        if catalog.is_closed(plan_.shape):
-            raise closed()
         if not plan_.charges:
             raw: list[list[int]] = [[] for _ in range(plan_.request.cells)]
             return {"answer": _answer(plan_, raw, request_id, who, "declared domain", _now())}
-        cached = None if plan_.request.fresh else catalog.cached(plan_)
+        cached = _cached(plan_, who)
         if cached is not None:
-            return {"answer": _answer(plan_, cached.raw, cached.request_id, who, "cache", cached.as_of)}
-        check_not_frozen(plan_.request.policy)
-        catalog.pay(plan_, request_id, who, document)
-        while len(_pending) >= _PENDING_MAX:
-            _pending.pop(next(iter(_pending)))
-        _pending[request_id] = plan_
-        return {"charged": True}
+            return cached
+        _check_open(plan_, who)
+        ready.check_ready()
+        try:
+            _check_readable(plan_)
+        except PlanningFailed as error:
+            raise Unforeseen(failure_of(plan_.request, who, None, error, plan_.question)) from None
+        paid = _owed(plan_, request_id) or catalog.pay(
+            plan_, request_id, who, document, lambda: _owed(plan_, request_id) or _cached(plan_, who)
+        )
+        tasks.keep(who)
+        remember(_pending, paid["owed"] if paid and "owed" in paid else request_id, Pending(plan_, paid is None))
+        return paid or {"charged": True}
 
-    return _reply(request_id, pay)
+    reply = _reply(request_id, pay)
+    note_witnessed(rows, held["first"])  # locks heads, which whoever pays locks last
+    return reply
 
 
-def answer(request_id: str) -> str:
-    """Second transaction: read, compute, record. See dp._answer."""
+def _by_turbo(asked: Request, request_id: str, who: str, document: dict[str, Any]) -> dict[str, Any] | None:
+    """The reply of the relation's Turbo view: an answer, or a refusal after something was paid, which stays paid."""
+    try:
+        found = turbo.reply(asked, request_id, who, document)
+        return None if found is None else {"answer": found}
+    except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
+        if failures.is_named(late.error):
+            return {"refusal": refusal_to_json(_named(late.error))}
+        return _unforeseen(failure_of(asked, who, None, late.error))
+    except Exception as error:
+        if failures.is_named(error):
+            raise
+        raise Unforeseen(failure_of(asked, who, None, error)) from None
+
+
+def _cached(plan_: Plan, who: str) -> dict[str, Any] | None:
+    """The stored answer of a question that does not ask for a fresh one."""
+    found = None if plan_.request.fresh else catalog.cached(plan_)
+    return None if found is None else {"answer": _answer(plan_, found.raw, found.request_id, who, "cache", found.as_of)}
+
+
+def _owed(plan_: Plan, request_id: str) -> dict[str, Any] | None:
+    """An earlier charge that owes this question's answer. Not the one of a repeated step."""
+    found = catalog.entitlements.find(plan_)
+    return None if found in (None, request_id) else {"owed": found}
+
+
+def answer(request_id: str, who: str | None = None, request: str | None = None) -> str:
+    """Second transaction: read, compute, record. who and request: of whom another's charge answers. See dp._answer."""
 
     def release() -> dict[str, Any]:
-        paid = catalog.charged(request_id)
+        tasks.start()
+        paid = catalog.entitlements.claim(request_id)
         if paid is None:
             # dp.warm asks so: the sampler is loaded and draws nothing
             noise.current().laplace([], l1_sensitivity=1, epsilon=1, label="none")
             raise DPError(CHANNEL, "no committed charge for this request", "Ask again through dp_query.")
-        plan_ = _pending.pop(request_id, None)
+        plan_, counted = _pending.pop(request_id, None) or (None, False)
         if plan_ is None or plan_.request.policy.version != catalog.policy_version():
-            plan_ = _as_paid(paid)
-        if catalog.is_closed(plan_.shape):
-            raise closed()
+            plan_ = _compile(json.loads(request or paid["request"]))
+        check_paid(plan_, paid)  # also of a plan of now: whoever was awaited may have paid for another one
+        asker = who or paid["who"]
+        path = "direct" if who is None else "paid before"
+        links.concern(plan_.request.policy.dataset.name)
         raw = catalog.recorded(request_id)
-        if raw is None:
-            raw = _think(plan_, _read_statistics(plan_))
-            catalog.record(plan_, request_id, raw)
-            if plan_.decisions and plan_.unused(raw[0]):
-                catalog.give_back(plan_, request_id, paid["who"], plan_.unused(raw[0]))
-        return {"answer": _answer(plan_, raw, request_id, paid["who"], "direct", _now())}
+        if raw is not None:
+            return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
+        _check_open(plan_, asker)
+        raw = _draws.draw(plan_, request_id, paid["who"], asker, counted=counted)
+        with watched(plan_.request, asker, request_id, plan_.question):  # drawn again, it would tell more than was paid
+            tasks.keep(paid["who"])
+            return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
 
-    return _reply(request_id, release)
+    try:
+        reply = _reply(request_id, release)
+    except BaseException:  # cancelled: who asks again must find the charge, before this backend has ended
+        catalog.entitlements.let_go()
+        raise
+    if '"refusal"' in reply:  # an answer is nobody else's before it is committed: its charge is let go later
+        catalog.entitlements.let_go()
+    return reply
 
 
-def _as_paid(paid: dict[str, Any]) -> Plan:
-    """The plan of a committed charge, compiled again; DP006 if the policy no longer gives the question that price."""
-    plan_ = _compile(json.loads(paid["request"]))
-    check_paid(plan_, paid)
-    return plan_
+def _check_open(plan_: Plan, who: str) -> None:
+    """DP006 where nothing may be paid or drawn: a frozen dataset, a closed question, a closed allotment."""
+    dataset = plan_.request.policy.dataset.name
+    check_not_frozen(rows, dataset)
+    _failures.check_open(plan_.question, dataset, who)
+
+
+def probe(request_id: str) -> str:
+    """What keeps every question from being answered, tried in this backend; charges nothing. See dp._probe."""
+    return _reply(request_id, lambda: {"troubles": ready.troubles(rows)})
+
+
+def _check_readable(plan_: Plan) -> None:
+    """Everything that could make the read fail, decided before any account is locked (composition.md §10.3 a)."""
+    if plan_.statement is not None:
+        sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
+        planning.check(plan_.statement, plan_.columns, plan_.request.policy.version)
 
 
 def on_policy(call: str, arguments: str) -> str:
@@ -144,6 +231,12 @@ def on_turbo(call: str, arguments: str) -> str:
     return json.dumps(_attempt(lambda: {"value": getattr(_owner, _ON_TURBO[call])(**json.loads(arguments))}))
 
 
+def on_ledger(call: str, arguments: str) -> str:
+    """{"value"} or {"refusal"} of what an administrator does to the ledger. See dp._ledger."""
+    return json.dumps(_attempt(lambda: {"value": _ON_LEDGER[call](**json.loads(arguments))}))
+
+
+_ON_LEDGER: dict[str, Callable[..., Any]] = {"redact": lambda request_id, who: redact(rows, links, request_id, who)}
 _owner = Owner(catalog, turbo.views, rows, noise.current, turbo.outlook)
 _ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", "reopen")}
 
@@ -161,13 +254,15 @@ def _plan(request: Any) -> dict[str, Any]:
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"
-    info = describe(plan_, path=path, left=catalog.left(plan_, who), as_of=policy.data_as_of)
+    left = catalog.payments.left(policy, plan_.scope, who)
+    info = describe(plan_, path=path, left=left, as_of=policy.data_as_of)
+    if path == "direct" and plan_.statement is not None:
+        sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
+    info["charge"] = {"worst": {}, "best": {}}
     if path == "direct":
-        check_not_frozen(policy)
-    paid = path == "direct"
-    info["charge"] = {"worst": plan_.charge_text() if paid else {}, "best": plan_.best_text() if paid else {}}
-    if plan_.decisions:
-        info["decide"] = [row for one in plan_.decisions for row in one.alternatives()]
+        check_not_frozen(rows, policy.dataset.name)
+        info["charge"] = {"worst": plan_.charge_text(), "best": plan_.best_text()}
+    info.update(tasks.alternatives(plan_))
     if reason := why_not(asked, turbo.views, _texts):
         info["turbo"] = f"not used: {reason}"
     return {**info, "request": plan_.request.canonical()}
@@ -180,77 +275,52 @@ _ON_POLICY: dict[str, Callable[..., Any]] = {
     "budget": _declared.budget,
     "import": _declared.import_price,
     "turbo_problems": lambda: _owner.problems(),
+    "chain_problems": lambda: tail_problems(rows),
 }
 
 
 def _reply(request_id: str, step: Callable[[], dict[str, Any]]) -> str:
-    """What the channel answers; the id shows that it answers this request."""
+    """What the channel answers; the id shows that it answers this request. chain: the head that this step made."""
     return json.dumps({"request_id": request_id, **_attempt(step)})
 
 
 def _attempt(step: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Run one step in a subtransaction; a refusal undoes it and is the reply, anything else is one constant error."""
+    links.clear()
     try:
         with plpy.subtransaction():
-            return step()
-    except _ShapeClosed as closing:
-        catalog.close(closing.shape)
-        error = closed()
+            reply, head = step(), links.append()
+            return reply if head is None else {**reply, "chain": head}
+    except Unforeseen as event:
+        links.clear()
+        reply, head = _unforeseen(event.failure), links.append()
+        return {**reply, "chain": head} if head else reply
     except plpy.SPIError as failed:
         if failed.sqlstate == "57014":
             raise
         error = _named(failed)
     except Exception as failed:
         error = _named(failed)
-    return {"refusal": _refusal(error)}
+    return {"refusal": refusal_to_json(error)}
+
+
+def _unforeseen(failure: failures.Failure) -> dict[str, Any]:
+    """Log, count and close what nobody foresaw, in the transaction that commits; the constant refusal."""
+    plpy.warning(f"pg_epsilon: unforeseen failure, SQLSTATE {failure.sqlstate}, {failure.place}")
+    entered, said = _failures.record(failure)
+    links.note(entered)
+    return {"refusal": refusal_to_json(said)}
 
 
 def _named(failed: Exception) -> DPError:
     """What is said of a failure: our own refusals as they are."""
     if isinstance(failed, DPError):
         return failed
-    if isinstance(failed, plpy.SPIError) and failed.sqlstate == "55P03":
+    if failures.sqlstate_of(failed) in failures.LOCK_WAITS:
         return locked()
-    return _unfinished(failed)
-
-
-def _refusal(error: DPError) -> dict[str, str | None]:
-    detail = error.detail
-    if detail is None and error.position is not None:
-        detail = f"At character {error.position + 1} of the expression."
-    return {"sqlstate": error.sqlstate, "message": error.message, "detail": detail, "hint": error.hint}
-
-
-def _unfinished(error: Exception) -> DPError:
-    """One constant refusal. The log gets the place and the error's type, never its text: that could hold a value."""
-    frame, place = error.__traceback__, ""
-    while frame is not None:
-        place = f"{frame.tb_frame.f_code.co_name}:{frame.tb_lineno}"
-        frame = frame.tb_next
-    plpy.warning(f"pg_epsilon: {type(error).__name__} at {place}")
-    return DPError(
-        CHANNEL,
-        "the call could not be completed",
-        "Ask again; if it persists, the administrator finds the place in the server's log and in dp.check().",
-    )
-
-
-def _server_facts() -> dict[str, Any]:
-    """Version and encoding of the server, once per backend; DP006 if package and extension differ in version."""
-    if not _facts:
-        found = rows(
-            "SELECT current_setting('server_version_num')::int AS version, pg_encoding_to_char(encoding) AS encoding,"
-            " (SELECT extversion FROM pg_extension WHERE extname = 'pg_epsilon') AS extversion"
-            " FROM pg_database WHERE datname = current_database()"
-        )[0]
-        if found["extversion"] != VERSION:
-            raise DPError(
-                CHANNEL,
-                f"the Python package is version {VERSION}, the extension {found['extversion']}",
-                "Install matching versions, then ALTER EXTENSION pg_epsilon UPDATE and reconnect.",
-            )
-        _facts.update(found)
-    return _facts
+    # one constant refusal; the log gets the place and the error's type, never its text: that could hold a value
+    plpy.warning(f"pg_epsilon: {failures.place_of(failed)}")
+    return failures.unfinished()
 
 
 def _compile(document: Any) -> Plan:
@@ -259,9 +329,7 @@ def _compile(document: Any) -> Plan:
 
 
 def _planned(request: Request) -> Plan:
-    if request.decide is not None and request.aggregates and not request.keys:
-        request = replace(request, decide=request.decide.answered(_synthetic_answers(request, request.decide)))
-    return make_plan(request)
+    return make_plan(tasks.completed(request, _read_public))
 
 
 def _request(document: Any) -> Request:
@@ -270,7 +338,7 @@ def _request(document: Any) -> Request:
         raise DPError(
             SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
         )
-    facts = _server_facts()
+    facts = ready.server_facts(rows)
     return compile_request(
         document,
         _relation,
@@ -280,43 +348,24 @@ def _request(document: Any) -> Request:
         server_version=facts["version"],
         clock=time.time(),
         copies=catalog,
+        kinds=tasks.KINDS,
     )
 
 
-def _synthetic_answers(request: Request, question: Question) -> Sequence[Fraction | None]:
-    """What the synthetic table, which is public, says: read before anything is charged (dp-pqd.md §2.1)."""
-    try:
-        with plpy.subtransaction():
-            return synthetic.answers(plpy.execute(synthetic.statement(request, question))[0], request)
-    except plpy.SPIError as error:
-        if error.sqlstate != "42703":
-            raise
-        raise DPError(
-            SHAPE,
-            f"{question.synthetic.qualified} does not have a column that the question names",
-            "Ask about columns that the synthetic table has, or ask without it: RESET dp.synthetic.",
-        ) from None
+def _read_public(statement: str) -> list[dict[str, Any]]:
+    """Rows of a statement over public tables, read before anything is charged; its SPIError is the caller's."""
+    with plpy.subtransaction():
+        return list(plpy.execute(_spelled(statement)))
 
 
 def _relation(schema: str, name: str) -> Policy | Relation:
     found = catalog.relation(schema, name)
     if isinstance(found, Policy):
-        _check_open(found)
+        _check_published(found)
     return found
 
 
-def _texts(query: str) -> list[str | None]:
-    """The column v of a query over constants and public tables, under the engine's own settings."""
-    try:
-        with plpy.subtransaction():
-            return [row["v"] for row in plpy.execute(query)]
-    except plpy.SPIError as error:
-        if error.sqlstate == "57014":
-            raise
-        raise FoldError from None
-
-
-def _check_open(policy: Policy) -> None:
+def _check_published(policy: Policy) -> None:
     if not policy.published:
         raise not_published(policy.relation.qualified)
     if policy.linked and not policy.has_user_units:
@@ -327,61 +376,16 @@ def _check_open(policy: Policy) -> None:
         )
 
 
-def _folder(settings: dict[str, Any]) -> Callable[[Sequence[str]], Sequence[str | None]]:
-    """Evaluates constants as the analyst's session would: his TimeZone and DateStyle in, ISO and UTC out."""
-
-    def fold(expressions: Sequence[str]) -> Sequence[str | None]:
-        order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
-        columns = [f"pg_typeof({e})::text AS t{i}, ({e})::text AS v{i}" for i, e in enumerate(expressions)]
-        try:
-            with plpy.subtransaction():
-                _set("DateStyle", f"ISO, {order}")
-                _set("IntervalStyle", str(settings.get("IntervalStyle") or "postgres"))
-                _set("TimeZone", str(settings.get("TimeZone") or "UTC"))
-                found = plpy.execute(f"SELECT {', '.join(columns)}")[0]
-                _set("TimeZone", "UTC")
-                _set("DateStyle", "ISO, YMD")
-                _set("IntervalStyle", "iso_8601")
-                return [_in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
-        except plpy.SPIError as error:
-            if error.sqlstate == "57014":
-                raise
-            raise FoldError from None
-
-    return fold
-
-
-def _in_utc(value: str | None, type_name: str) -> str | None:
-    if value is None or type_name != "timestamp with time zone":
-        return value
-    return str(rows("SELECT $1::timestamptz::text AS v", ["text"], [value])[0]["v"])
-
-
-def _set(name: str, value: str) -> None:
-    rows("SELECT set_config($1, $2, true)", ["text", "text"], [name, value])
-
-
 def _read_statistics(plan_: Plan) -> list[dict[str, Any]]:
-    """The exact statistics. A failure next to rows closes the shape; a wait of ours or a cancel does not."""
-    if plan_.statement is None:
-        return []
-    try:
-        with plpy.subtransaction():
-            return read(plan_.statement)
-    except plpy.SPIError as error:
-        if error.sqlstate in _INNOCENT:
-            raise
-        raise _ShapeClosed(plan_.shape) from None
+    """The exact statistics of a plan."""
+    return [] if plan_.statement is None else read(plan_.statement)
 
 
 def _think(plan_: Plan, statistics: list[dict[str, Any]]) -> list[list[int]]:
     """The pure core on the exact statistics; only released integers leave."""
     keys = plan_.request.keys
     exact = collect(statistics, len(keys), [one for choice in plan_.choices for one in choice.statistics])
-    try:
-        return group_by.core(exact, [key.domain for key in keys], plan_.measures, noise.current())
-    except ReadFailed:
-        raise _ShapeClosed(plan_.shape) from None
+    return group_by.core(exact, [key.domain for key in keys], plan_.measures, noise.current())
 
 
 def _now() -> str:
@@ -390,4 +394,5 @@ def _now() -> str:
 
 def _answer(plan_: Plan, raw: list[list[int]], request_id: str, who: str, path: str, as_of: str) -> dict[str, Any]:
     """A release as people see it."""
-    return shown(plan_, raw, request_id=request_id, path=path, as_of=as_of, left=catalog.left(plan_, who))
+    left = catalog.payments.left(plan_.request.policy, plan_.scope, who)
+    return shown(plan_, raw, request_id=request_id, path=path, as_of=as_of, left=left)

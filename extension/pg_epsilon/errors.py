@@ -11,10 +11,6 @@ CHANNEL = "DP006"
 PRIVILEGE = "42501"
 
 
-class ReadFailed(Exception):
-    """The statistics cannot be computed with, for a reason that depends on rows: the shape is closed (§10.3)."""
-
-
 class DPError(Exception):
     """A refusal that is a function of public data and released values only (rule R5).
 
@@ -36,3 +32,11 @@ class DPError(Exception):
         self.hint = hint
         self.detail = detail
         self.position = position
+
+
+def refusal_to_json(error: DPError) -> dict[str, str | None]:
+    """A refusal as a reply of the channel; dp._refuse raises it."""
+    detail = error.detail
+    if detail is None and error.position is not None:
+        detail = f"At character {error.position + 1} of the expression."
+    return {"sqlstate": error.sqlstate, "message": error.message, "detail": detail, "hint": error.hint}

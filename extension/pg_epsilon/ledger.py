@@ -2,6 +2,9 @@
 
 Every charge of a dataset first locks the root of the dataset's tree, then the root of the asker's allotment: one order,
 so charges never deadlock, and none is ever checked against a total that another is about to change.
+
+An allotment that renews has a tree of accounts for every period (composition.md §3.6). Nothing is reset, and a return
+goes to the period that paid, which the scope of the charge's ledger row names.
 """
 
 from __future__ import annotations
@@ -14,33 +17,37 @@ from pg_epsilon.accounting.filters import Leaves, Node, Relation, Root, Scope, S
 
 Execute = Callable[[str, Sequence[str], Sequence[Any]], list[dict[str, Any]]]
 
+LIFE = "-infinity"  # the period of the dataset's own tree, and of an allotment that does not renew
 _COLUMNS = (
     "role::text, node, relation_key, leaf_key, spent_epsilon::text, spent_delta::text, spent_rdp::text[] AS spent_rdp"
 )
+# The dataset's own tree and, of the asker's, that of the period.
+_TREES = "(role = '' OR role = $2 AND period = $3)"
 
 
 class Accounts:
     """The two account trees that one charge of one analyst concerns."""
 
-    def __init__(self, execute: Execute, dataset: str, who: str) -> None:
+    def __init__(self, execute: Execute, dataset: str, who: str, period: str = LIFE) -> None:
         self._execute = execute
         self._dataset = dataset
         self._who = who
+        self._period = period
 
     def lock(self, scope: Scope) -> dict[str, Tree]:
         """Lock both roots (making them if need be) and read what the scope concerns, as committed under the lock."""
         self._execute(
-            "INSERT INTO dp.account (dataset, role, node) SELECT $1, r, 'root' FROM unnest(ARRAY['', $2]::name[]) r"
-            " WHERE NOT EXISTS (SELECT FROM dp.account a WHERE a.dataset = $1 AND a.role = r AND a.node = 'root')"
+            "INSERT INTO dp.account (dataset, role, period, node) SELECT $1, r, p, 'root'"
+            " FROM (SELECT ''::name, '-infinity'::timestamptz UNION SELECT $2, $3) t(r, p) WHERE NOT EXISTS"
+            " (SELECT FROM dp.account a WHERE a.dataset = $1 AND a.role = r AND a.period = p AND a.node = 'root')"
             " ORDER BY r ON CONFLICT DO NOTHING",
-            ["text", "name"],
-            [self._dataset, self._who],
+            ["text", "name", "timestamptz"],
+            [self._dataset, self._who, self._period],
         )
         self._execute(
-            "SELECT 1 FROM dp.account WHERE dataset = $1 AND role IN ('', $2) AND node = 'root'"
-            " ORDER BY role FOR UPDATE",
-            ["text", "name"],
-            [self._dataset, self._who],
+            f"SELECT 1 FROM dp.account WHERE dataset = $1 AND {_TREES} AND node = 'root' ORDER BY role FOR UPDATE",
+            ["text", "name", "timestamptz"],
+            [self._dataset, self._who, self._period],
         )
         return self.load(scope)
 
@@ -49,11 +56,11 @@ class Accounts:
         relation = None if isinstance(scope, Root) else scope.relation
         leaves = sorted(scope.leaves) if isinstance(scope, Leaves) else None
         found = self._execute(
-            f"SELECT {_COLUMNS} FROM dp.account WHERE dataset = $1 AND role IN ('', $2) AND (node = 'root'"
-            " OR $3::text IS NULL OR (relation_key = $3 AND"
-            " (node = 'relation' OR $4::text[] IS NULL OR leaf_key = ANY ($4))))",
-            ["text", "name", "text", "text[]"],
-            [self._dataset, self._who, relation, leaves],
+            f"SELECT {_COLUMNS} FROM dp.account WHERE dataset = $1 AND {_TREES} AND (node = 'root'"
+            " OR $4::text IS NULL OR (relation_key = $4 AND"
+            " (node = 'relation' OR $5::text[] IS NULL OR leaf_key = ANY ($5))))",
+            ["text", "name", "timestamptz", "text", "text[]"],
+            [self._dataset, self._who, self._period, relation, leaves],
         )
         spent: dict[str, dict[Node, Spent]] = {"": {}, self._who: {}}
         for row in found:
@@ -65,16 +72,17 @@ class Accounts:
         nodes, totals = list(updates), list(updates.values())
         self._execute(
             "INSERT INTO dp.account"
-            " (dataset, role, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
-            " SELECT $1, $2, u.node, u.relation, u.leaf, u.epsilon, u.delta, u.rdp::numeric[]"
-            " FROM unnest($3, $4, $5, $6, $7, $8) AS u(node, relation, leaf, epsilon, delta, rdp)"
+            " (dataset, role, period, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
+            " SELECT $1, $2, $3, u.node, u.relation, u.leaf, u.epsilon, u.delta, u.rdp::numeric[]"
+            " FROM unnest($4, $5, $6, $7, $8, $9) AS u(node, relation, leaf, epsilon, delta, rdp)"
             " ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET"
             " spent_epsilon = EXCLUDED.spent_epsilon, spent_delta = EXCLUDED.spent_delta,"
             " spent_rdp = EXCLUDED.spent_rdp",
-            ["text", "name", "text[]", "text[]", "text[]", "numeric[]", "numeric[]", "text[]"],
+            ["text", "name", "timestamptz", "text[]", "text[]", "text[]", "numeric[]", "numeric[]", "text[]"],
             [
                 self._dataset,
                 role,
+                self._period if role else LIFE,
                 [("root", "relation", "leaf")[len(node)] for node in nodes],
                 [node[0] if node else "" for node in nodes],
                 [node[1] if len(node) == 2 else "" for node in nodes],
@@ -83,6 +91,11 @@ class Accounts:
                 [f"{{{','.join(str(r) for r in spent.rdp)}}}" if spent.rdp else None for spent in totals],
             ],
         )
+
+    def entered(self, scope: Scope) -> dict[str, Any]:
+        """Where a charge goes, as its ledger row says it: with the period of an allotment that renews."""
+        document = scope_to_json(scope)
+        return document if self._period == LIFE else {**document, "period": self._period}
 
 
 def _node(row: Mapping[str, Any]) -> Node:
@@ -97,7 +110,7 @@ def _spent(row: Mapping[str, Any]) -> Spent:
 
 
 def scope_to_json(scope: Scope) -> dict[str, Any]:
-    """The ledger's form of where a charge went."""
+    """The ledger's form of which accounts a charge concerns."""
     if isinstance(scope, Root):
         return {"node": "root"}
     if isinstance(scope, Relation):

@@ -86,9 +86,16 @@ class NoiseSource(Protocol):
         ...
 
     def first_above(
-        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+        self,
+        gaps: Sequence[int],
+        *,
+        sensitivity: Number,
+        threshold_epsilon: Number,
+        query_epsilon: Number,
+        label: str,
+        fall: Number = 0,
     ) -> int | None:
-        """AboveThreshold, monotone: the first i with gaps[i] + DLap_i >= DLap; threshold + query epsilon for all."""
+        """AboveThreshold: the first i with gaps[i] + DLap_i >= DLap; threshold + query epsilon for all."""
         ...
 
     def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
@@ -202,30 +209,37 @@ class Noise:
         return best
 
     def first_above(
-        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+        self,
+        gaps: Sequence[int],
+        *,
+        sensitivity: Number,
+        threshold_epsilon: Number,
+        query_epsilon: Number,
+        label: str,
+        fall: Number = 0,
     ) -> int | None:
         """AboveThreshold with one positive: the first i with gaps[i] + nu_i >= rho, None if there is none.
 
-        gaps: query minus its public threshold, integers, as many as are public; a unit moves all of them in one
-        direction, each by 0 … sensitivity (monotone). rho = DLap(sensitivity / threshold_epsilon), drawn once for the
-        run; nu_i = DLap(sensitivity / query_epsilon), drawn anew for every comparison; the run halts at the first
-        positive. Both epsilons in (0, 1000]; DP005 for parameters out of range. Guarantee: (threshold_epsilon +
-        query_epsilon)-DP for the whole run, whichever i or None it returns (composition.md §4; dp-pqd.md §5.4).
+        gaps: query minus its public threshold, integers, as many as are public; one unit more moves each of them by
+        -fall … sensitivity (fall 0: monotone). rho = DLap(max(sensitivity, fall) / threshold_epsilon), drawn once for
+        the run; nu_i = DLap((sensitivity + fall) / query_epsilon), drawn anew for every comparison; the run halts at
+        the first positive. Both epsilons in (0, 1000]; DP005 for parameters out of range. Guarantee:
+        (threshold_epsilon + query_epsilon)-DP for the whole run, whichever i or None it returns (composition.md §4;
+        dp-pqd.md §5.4; sum-workloads.md §0).
 
-        Proof. Write e1, e2 for the epsilons, m = floor(sensitivity), g and g' for the gaps of two neighbours. Gaps are
-        integers, so they differ by at most m. Given rho = z, f_i(z) = Pr[g_i + nu < z] and h_i(z) = Pr[g_i + nu >= z];
-        the run returns k with probability E_rho[f_0 … f_(k-1) h_k], and None with E_rho[f_0 f_1 …].
-        (a) g >= g': f_i <= f_i', and h_k(z) = Pr[nu >= z - g_k] <= e^(e2) Pr[nu >= z - g_k'], since a shift of nu by
-        g_k - g_k' <= m costs e^(e2 m / sensitivity). The ratio is at most e^(e2), and at most 1 for None.
-        (b) g <= g': as m is an integer, E_rho[F(rho)] <= e^(e1) E_rho[F(rho - m)] for every F >= 0. And
-        f_i(z - m) = Pr[g_i + m + nu < z] <= f_i'(z), since g_i + m >= g_i'; and h_k(z - m) = Pr[nu >= z - m - g_k]
-        <= e^(e2) Pr[nu >= z - g_k] <= e^(e2) h_k'(z). The ratio is at most e^(e1 + e2), and at most e^(e1) for None.
-        Neither step survives saturation of the noise at 64 bits (the shift would stop at the ends), so it is drawn in
-        unbounded integers (`_unbounded_laplace`), not by OpenDP.
+        Proof. Write e1, e2 for the epsilons, g and g' for the gaps of two neighbours, u for the largest rise and d for
+        the largest fall from g to g', integers as gaps are: {u, d} = {floor(sensitivity), floor(fall)}. Given rho = z,
+        f_i(z) = Pr[g_i + nu < z] and h_i(z) = Pr[g_i + nu >= z]; the run returns k with probability
+        E_rho[f_0 … f_(k-1) h_k], and None with E_rho[f_0 f_1 …]. As u is an integer and at most the threshold's shift,
+        E_rho[F(rho)] <= e^(e1) E_rho[F(rho - u)] for every F >= 0 (with u = 0, at no cost). f_i(z - u) =
+        Pr[g_i + u + nu < z] <= f_i'(z), since g_i + u >= g_i'. And h_k(z - u) = Pr[nu >= z - u - g_k], where z - g_k'
+        <= z - g_k + d is at most u + d larger: h_k(z - u) <= e^(e2) h_k'(z), by a shift of nu. The ratio is at most
+        e^(e1 + e2), and at most e^(e1) for None. Neither step survives saturation of the noise at 64 bits (the shift
+        would stop at the ends), so it is drawn in unbounded integers (`_unbounded_laplace`), not by OpenDP.
         """
-        moved = checked_sensitivity(sensitivity)
-        ours = moved / checked_epsilon(query_epsilon, "query_epsilon")
-        threshold = _unbounded_laplace(moved / checked_epsilon(threshold_epsilon, "threshold_epsilon"))
+        rise, down = checked_sensitivity(sensitivity), rational(fall, "fall")
+        ours = (rise + down) / checked_epsilon(query_epsilon, "query_epsilon")
+        threshold = _unbounded_laplace(max(rise, down) / checked_epsilon(threshold_epsilon, "threshold_epsilon"))
         return next((i for i, gap in enumerate(gaps) if gap + _unbounded_laplace(ours) >= threshold), None)
 
     def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
@@ -377,3 +391,11 @@ _PRODUCTION = Noise()
 def current() -> NoiseSource:
     """The source of all noise in production; the entry point passes it to a mechanism's core."""
     return _PRODUCTION
+
+
+def try_sampler() -> None:
+    """Draw once from the production source and throw the draw away: whatever fails, fails here and not after a charge.
+
+    Never from `current()`: the draw depends on no row, and a recorded run has nothing to replay of it.
+    """
+    _PRODUCTION.laplace([0], l1_sensitivity=1, epsilon=1, label="none")

@@ -8,30 +8,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
-from pg_epsilon.choice import choose
+from pg_epsilon.accounting.words import amounts_text, notice_text, scope_text
+from pg_epsilon.choice import alone, choose, share
 from pg_epsilon.choice_parts import Choice
-from pg_epsilon.decide.estimator import Decision
 from pg_epsilon.decimals import plain
+from pg_epsilon.engine import tasks
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
-from pg_epsilon.mechanisms.estimators import Bar, Estimator
+from pg_epsilon.mechanisms.estimators import Bar, Estimator, Joint
 from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.mechanisms.task import Part, Reserving
 from pg_epsilon.query.aggregates import UNITS
-from pg_epsilon.query.request import Request, canonical_text
-from pg_epsilon.query.statistics import Statistic, needs_row_cap, statement
+from pg_epsilon.query.request import Request, canonical_text, timeless_text
+from pg_epsilon.query.statistics import Statistic, columns, needs_row_cap, statement
 
+T = TypeVar("T")
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
-# A charge's parameter → what people call it. The two of a sparse vector are one price.
-AMOUNTS = {
-    "epsilon": "epsilon",
-    "threshold_epsilon": "epsilon",
-    "query_epsilon": "epsilon",
-    "rho": "rho",
-    "delta": "delta",
-}
+FREE_PATHS = ("cache", "declared domain", "paid before")
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,9 @@ class Plan:
     """Everything that will happen, known before a row is read; it is what EXPLAIN prints.
 
     choices: one for each distinct aggregate, in order; places: which of them answers each aggregate of the request.
+    cache_key: of what would be released now; question: of what is asked, whatever the version of policy and data.
+    columns: how many the statement and each of its intermediate results have at most. collected: bytes of a result row
+    that an aggregate of it collects.
     """
 
     request: Request
@@ -47,8 +46,10 @@ class Plan:
     charges: tuple[Charge, ...]
     scope: Scope
     statement: str | None
-    shape: str
+    columns: int
+    collected: int
     cache_key: str
+    question: str
     capped: bool
 
     @property
@@ -59,6 +60,12 @@ class Plan:
     def measures(self) -> tuple[Measure, ...]:
         """What is drawn for, in the order of the statement's integers."""
         return tuple(measure for one in self.estimators for measure in one.measures)
+
+    @property
+    def joint(self) -> Joint | None:
+        """The one release that answers the sums of a block that are a workload: the last choice."""
+        last = self.choices[-1].estimator if self.choices and self.request.batch is not None else None
+        return last if isinstance(last, Joint) else None
 
     @property
     def mechanism(self) -> str:
@@ -74,7 +81,8 @@ class Plan:
     @property
     def has_margin(self) -> bool:
         """Whether a margin is known of any of the block's aggregates."""
-        return any(one.margin(self.request.confidence) is not None for one in self.estimators)
+        known = any(one.margin(self.request.confidence) is not None for one in self.estimators)
+        return known and self.joint is None
 
     def charge_text(self) -> dict[str, str]:
         """The block's price in its native unit, for people."""
@@ -82,7 +90,8 @@ class Plan:
 
     def best_text(self) -> dict[str, str]:
         """The least that it can cost: without the answers that released bits may not ask for."""
-        return amounts_text(self.charges, [c for one in self.decisions for c in one.decided.reserved])
+        reserved = [charge for one in self.estimators if isinstance(one, Reserving) for charge in one.reserved]
+        return amounts_text(self.charges, reserved)
 
     def spent_text(self, raw: Sequence[int]) -> dict[str, str]:
         """What it did cost."""
@@ -90,52 +99,38 @@ class Plan:
 
     def texts(self, raw: Sequence[int]) -> list[str | None]:
         """The values of one group, an aggregate each, from its released integers."""
-        values = [one.present(part) for one, part in self._parts(raw)]
-        return [values[place] for place in self.places]
+        values = [one.present(part) for one, part in self.parts(raw)]
+        found = [values[place] for place in self.places]
+        return found if self.joint is None else self._with_sums(found, self.joint.texts(self.parts(raw)[-1][1]))
 
     def bars(self, raw: Sequence[int]) -> list[Bar]:
         """(low, high, standard error) of one group, an aggregate each."""
-        bars = [one.bars(part, self.request.confidence) for one, part in self._parts(raw)]
-        return [bars[place] for place in self.places]
+        confidence = self.request.confidence
+        bars = [one.bars(part, confidence) for one, part in self.parts(raw)]
+        found = [bars[place] for place in self.places]
+        if self.joint is None:
+            return found
+        return self._with_sums(found, self.joint.all_bars(self.parts(raw)[-1][1], confidence))
 
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        """The estimators of a block that decides, none of one that does not."""
-        return tuple(one for one in self.estimators if isinstance(one, Decision))
-
-    def outcomes(self, raw: Sequence[int]) -> list[dict[str, Any]]:
-        """What is said of each aggregate's decision."""
-        found = [one.outcome(part) for one, part in self._decided(raw)]
-        return [found[place] for place in self.places] if found else []
-
-    def sentences(self, raw: Sequence[int]) -> list[str]:
-        """The decisions in words, each once."""
-        return [one.sentence(part) for one, part in self._decided(raw)]
+    def _with_sums(self, found: list[T], sums: Sequence[T]) -> list[T]:
+        """What is said of each aggregate, with the joint release's own of its members."""
+        members = self.request.batch.members if self.request.batch is not None else ()
+        for number, one in zip(members, sums, strict=True):
+            found[number] = one
+        return found
 
     def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
         """What was reserved for an answer that a released bit did not ask for (composition.md §4)."""
-        return tuple(charge for one, part in self._decided(raw) for charge in one.decided.unused(part))
+        return tuple(c for one, part in self.parts(raw) if isinstance(one, Reserving) for c in one.unused(part))
 
-    def _decided(self, raw: Sequence[int]) -> list[tuple[Decision, Sequence[int]]]:
-        return [(one, part) for one, part in self._parts(raw) if isinstance(one, Decision)]
-
-    def _parts(self, raw: Sequence[int]) -> list[tuple[Estimator, Sequence[int]]]:
+    def parts(self, raw: Sequence[int]) -> list[Part]:
+        """The released integers of one group, by estimator."""
         found, start = [], 0
         for one in self.estimators:
             size = sum(measure.released for measure in one.measures)
             found.append((one, raw[start : start + size]))
             start += size
         return found
-
-
-def amounts_text(charges: Sequence[Charge], less: Sequence[Charge] = ()) -> dict[str, str]:
-    """Charges added up by name, as they were asked, less some of them."""
-    total: dict[str, Decimal] = {}
-    for sign, charge in [*((1, c) for c in charges), *((-1, c) for c in less)]:
-        for name, value in charge.parameters:
-            if known := AMOUNTS.get(name):
-                total[known] = total.get(known, Decimal(0)) + sign * value
-    return {name: plain(value) for name, value in total.items()}
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -147,10 +142,12 @@ def make_plan(request: Request) -> Plan:
 
     DP004 if a cap or scale that it needs is not declared, DP005 if the budget does not fit the mechanism.
     """
-    choices = choose(request, request.distinct)
-    order = [repr(aggregate.canonical()) for aggregate in request.distinct]
+    choices = tasks.prepared(request, alone)
+    if choices is None:
+        choices = tasks.together(request, choose(request, request.distinct), share)
     statistics = [one for choice in choices for one in choice.statistics]
-    if request.cells * sum(m.released for choice in choices for m in choice.estimator.measures) > MAX_RELEASED:
+    cells = [choice.estimator for choice in choices if not isinstance(choice.estimator, Joint)]
+    if request.cells * sum(measure.released for one in cells for measure in one.measures) > MAX_RELEASED:
         raise DPError(
             OUT_OF_RANGE,
             f"more than {MAX_RELEASED} integers in one release",
@@ -159,34 +156,46 @@ def make_plan(request: Request) -> Plan:
     return Plan(
         request=request,
         choices=choices,
-        places=tuple(order.index(repr(aggregate.canonical())) for aggregate in request.aggregates),
+        places=_places(request, choices),
         charges=tuple(c for choice in choices for measure in choice.estimator.measures for c in measure.charges()),
         scope=_scope(request),
         statement=_statement(request, choices, statistics),
-        shape=f"{request.source.shape} {_shape(request)}",
-        cache_key=_cache_key(request, choices),
+        cache_key=_digest(canonical_text(request), request, choices),
+        question=_digest(timeless_text(request), request, choices),
+        columns=columns(len(request.keys), statistics),
+        collected=sum(s.collected for s in statistics),
         capped=needs_row_cap(request, statistics),
     )
 
 
-def _cache_key(request: Request, choices: Sequence[Choice]) -> str:
-    """Equal questions have equal keys; of a decision, what it releases: its decider's, and whether an answer behind."""
-    released = [(d.name, bool(d.decided.reserved)) for d in (c.estimator for c in choices) if isinstance(d, Decision)]
-    text = canonical_text(request) + (json.dumps(released) if released else "")
+def _places(request: Request, choices: Sequence[Choice]) -> tuple[int, ...]:
+    """Which choice answers each aggregate; a workload's sums have the last one."""
+    last, members = len(choices) - 1, frozenset[int]()
+    if request.batch is not None and choices and isinstance(choices[-1].estimator, Joint):
+        members = frozenset(request.batch.members)
+    texts = [repr(aggregate.canonical()) for aggregate in request.aggregates]
+    inside = {texts[number] for number in members}
+    order = [text for text in dict.fromkeys(texts) if text not in inside]
+    return tuple(last if text in inside else min(order.index(text), last) for text in texts)
+
+
+def _digest(canonical: str, request: Request, choices: Sequence[Choice]) -> str:
+    """Key of a question. Where a released bit decides what follows, the key also holds the mechanism and whether an
+    answer is bought, because those change what is released."""
+    released = [one.variant for one in (choice.estimator for choice in choices) if isinstance(one, Reserving)]
+    text = canonical + (json.dumps(released) if released else "")
+    if any(isinstance(choice.estimator, Joint) for choice in choices) and request.batch is not None:
+        text += "together"  # the same sums, by one release
+    text += "".join(choice.key for choice in choices)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence[Statistic]) -> str | None:
     own = next((choice.statement for choice in choices if choice.statement is not None), None)
-    return own if own is not None or not choices else statement(request, statistics)
-
-
-def _shape(request: Request) -> str:
-    if request.synthesize is not None:
-        return "synthesize"
-    functions = sorted({a.function for a in request.aggregates} - {"count"})
-    what = "group by" if request.keys else "count" if request.decide is None else "decide"
-    return " ".join([what, *functions])
+    others = [one for choice in choices if choice.statement is None for one in choice.statistics]
+    if own is None or not others:
+        return own if own is not None or not choices else statement(request, statistics)
+    return f"SELECT * FROM ({statement(request, others)}) AS r CROSS JOIN ({own}) AS w"
 
 
 def _scope(request: Request) -> Scope:
@@ -203,11 +212,11 @@ def describe(
 ) -> dict[str, Any]:
     """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values.
 
-    raw: the released integers of a block that decides, which is one cell.
+    raw: the released integers of the first group; None: nothing was released.
     """
     request = plan.request
     charge = plan.charge_text() if raw is None else plan.spent_text(raw)
-    charge = {} if path in ("cache", "declared domain") else charge
+    charge = {} if path in FREE_PATHS else charge
     warnings, kappa = [], request.source.kappa
     rows_of_users = request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates)
     if rows_of_users and all(a.function == "count" for a in request.aggregates) and kappa is not None:
@@ -234,7 +243,7 @@ def describe(
         "charge": charge,
         "accounts": scope_text(plan.scope),
         # of averages and quantiles none is known beforehand, and 0 would say that they are exact
-        **({} if plan.decisions or not plan.has_margin else {"margin": plan.margin}),
+        **({"margin": plan.margin} if plan.has_margin else {}),
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,
@@ -243,26 +252,7 @@ def describe(
             plan.choices[place].describe(a.name) for place, a in zip(plan.places, request.aggregates, strict=True)
         ],
     }
-    if plan.decisions:
-        info["decisions"] = [plan.decisions[place].public() for place in plan.places]
-    info["text"] = notice_text(info, plan.sentences(raw) if raw is not None else ())
+    told = tasks.described(plan, raw, joint=plan.joint is not None)
+    info.update(told.facts)
+    info["text"] = notice_text(info, told.sentences)
     return info
-
-
-def scope_text(scope: Scope) -> str:
-    if isinstance(scope, Root):
-        return "root"
-    if isinstance(scope, Relation):
-        return f"relation {scope.relation}"
-    return f"{len(scope.leaves)} partitions of {scope.relation}"
-
-
-def notice_text(info: dict[str, Any], decisions: Sequence[str] = ()) -> str:
-    """One line for a NOTICE."""
-    cost = ", ".join(f"{name} {value} charged" for name, value in info["charge"].items()) or "free"
-    text = f"dp: {info['path']}, {info['mechanism']}, {cost}"
-    if info.get("margin", "0") != "0":
-        text += f", ±{info['margin']} at {info['confidence']}" + (f" ({info['grade']})" if "grade" in info else "")
-    for name, value in info["left"].items():
-        text += f", {name} {value} left"
-    return "; ".join([f"{text}, as of {info['as_of']}", *decisions, *info["warnings"]])

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from pg_epsilon.accounting.filters import Remaining
 from pg_epsilon.decimals import plain
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
-from pg_epsilon.query.policy import Policy
+from pg_epsilon.ledger import Execute
 
 PLANNER = "dp_planner"  # the system role that pays for what everybody uses
+
+
+def quoted(name: str) -> str:
+    """A name as the literal that an administrator types."""
+    return "'" + name.replace("'", "''") + "'"
 
 
 def not_published(name: str) -> DPError:
@@ -21,27 +26,45 @@ def locked() -> DPError:
     return DPError(
         CHANNEL,
         "another transaction has locked what the call needs",
-        "Commit policy changes first; a session that changed or locked them and then asks waits for itself.",
+        "Commit policy changes first; a session that changed or locked them and then asks waits for itself. What was"
+        " paid is owed: the same question is answered for nothing.",
     )
 
 
-def closed() -> DPError:
-    """A read failed next to rows once (composition.md §10.3)."""
-    return DPError(
-        CHANNEL,
-        "this form of question is closed after a failure",
-        "The administrator finds the cause and calls dp.reopen_shape(shape); dp.check() lists closed shapes.",
-    )
+def check_not_frozen(execute: Execute, dataset: str) -> None:
+    """DP006 where nothing may be paid or drawn: what was released before stays readable (composition.md §10.3 d, §12).
+
+    Read at every charge, under the account's lock, and at every draw, without it; kept nowhere: a freeze counts at
+    once. Of a ledger that is elsewhere, what differs is named, old and now.
+    """
+    reasons = execute(_REASONS, ["text"], [dataset])
+    found = {row["reason"]: (row["place"], row["arguments"]) for row in reasons}
+    for reason, (why, hint) in _FREEZES.items():
+        if reason in found:
+            place, arguments = found[reason]
+            told = f"dataset {dataset} is frozen: {why}{f' ({place})' if place else ''}"
+            raise DPError(CHANNEL, told, hint.format(quoted(dataset), arguments or _ADD))
 
 
-def check_not_frozen(policy: Policy) -> None:
-    """DP006 where a charge could not be entered: what was released before stays readable (composition.md §12)."""
-    if policy.dataset.frozen:
-        raise DPError(
-            CHANNEL,
-            f"the accounts of dataset {policy.dataset.name} are frozen: this is a restored or cloned ledger",
-            "The administrator calls dp.confirm_ledger(dataset, add_epsilon => what was spent since the copy).",
-        )
+_REASONS = "SELECT reason, detail ->> 'elsewhere' AS place, detail ->> 'add' AS arguments FROM dp._freeze_reasons($1)"
+_ADD = "add_epsilon => what was spent since the copy"
+# Why a dataset is frozen → what is said of it and who does what; what dp.reopen does not lift comes first.
+_FREEZES = {
+    "incarnation": (
+        "its ledger was restored, copied or promoted",
+        "The administrator types CALL dp.confirm_ledger({}, add_epsilon => what the original may have spent that this"
+        " copy lacks).",
+    ),
+    "witness": (
+        "this ledger lacks charges that a proxy has seen",
+        "The administrator types CALL dp.confirm_ledger({}, {}): what the proxy saw and this copy lacks.",
+    ),
+    "failures": (
+        "questions failed in a way that nobody foresaw",
+        "The administrator finds the places in the server's log, then types CALL dp.reopen({}).",
+    ),
+    "owner": ("its owner stopped it", "The administrator types CALL dp.reopen({})."),
+}
 
 
 def repriced() -> DPError:
@@ -68,14 +91,16 @@ def no_allotment(dataset: str, who: str | None = None) -> DPError:
     )
 
 
-def exhausted(dataset: str, role: str, charge: Mapping[str, str], left: Remaining) -> DPError:
-    """DP001: what was asked does not fit into the dataset's cap (role '') or the role's allotment."""
+def exhausted(
+    dataset: str, role: str, charge: Mapping[str, str], left: Remaining, renews: str | None = None
+) -> DPError:
+    """DP001: what was asked does not fit into the dataset's cap (role '') or the role's allotment, which may renew."""
     own = f"the allotment of {PLANNER} in" if role == PLANNER else "your allotment in"
     whose = own if role else "the budget of"
     asked = ", ".join(f"{name} {value}" for name, value in charge.items())
     return DPError(
         EXHAUSTED,
         f"{whose} dataset {dataset} does not allow {asked} more",
-        f"epsilon {plain(left.epsilon)} is left. Ask with less, or repeat a question that was answered before:"
-        " that is free.",
+        f"epsilon {plain(left.epsilon)} is left{f' until it renews at {renews}' if renews else ''}."
+        " Ask with less, or repeat a question that was answered before: that is free.",
     )

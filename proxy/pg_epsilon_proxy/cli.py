@@ -1,4 +1,4 @@
-"""`pg-epsilon proxy` and `pg-epsilon facade`."""
+"""`pg-epsilon proxy`, `pg-epsilon facade`, `pg-epsilon ledger` and `pg-epsilon plot`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import asyncpg
 
 from pg_epsilon._version import VERSION
+from pg_epsilon.engine.verify import Difference
 from pg_epsilon_proxy import facade as facades
-from pg_epsilon_proxy import logs
+from pg_epsilon_proxy import ledger, logs, plots
 from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
 from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
@@ -63,6 +64,21 @@ def _parser() -> argparse.ArgumentParser:
         action = actions.add_parser(name, help=text)
         action.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
         action.set_defaults(command=f"facade {name}", check=False)
+    books = commands.add_parser("ledger", help="verify the ledger")
+    verify = books.add_subparsers(dest="action", required=True).add_parser(
+        "verify", help="recompute balances, order and links of the private database (as [admin]) or of an export"
+    )
+    verify.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
+    verify.add_argument("--export", metavar="FILE", help="what dp.export_ledger() returned, a JSON object a line")
+    verify.set_defaults(command="ledger verify", check=False)
+    pictures = commands.add_parser("plot", help="draw an answer").add_subparsers(dest="action", required=True)
+    workload = pictures.add_parser("workload", help="an answered workload of your own: answers, and errors by method")
+    workload.add_argument("id", help="the id of the request: SELECT request_id, question FROM dp.spending")
+    workload.add_argument("-o", "--output", metavar="FILE", required=True, help="a .png or .svg file")
+    workload.add_argument("--dsn", help="where to ask, as the analyst; without it, the proxy of the settings")
+    workload.add_argument("--user", help="the analyst; without it, PGUSER's or the dsn's (password: PGPASSWORD)")
+    workload.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
+    workload.set_defaults(command="plot workload", check=False)
     return parser
 
 
@@ -114,6 +130,32 @@ async def _facade_check(config: Config, options: argparse.Namespace) -> int:
         return _told(await facades.check(facade, private))
 
 
+async def _ledger_verify(config: Config, options: argparse.Namespace) -> int:
+    """1 and the first difference, if there is one."""
+    try:
+        if options.export is not None:
+            print(ledger.verify_export(options.export))
+            return 0
+        private = await _admin(config.private, config.private.dbname, config.admin.user, config.admin.password)
+        try:
+            print(await ledger.verify_live(private))
+        finally:
+            await private.close()
+    except Difference as difference:
+        return _told([str(difference)])
+    return 0
+
+
+async def _plot_workload(config: Config, options: argparse.Namespace) -> int:
+    plots.check(options.output)
+    connection = await plots.connect(config, options.dsn, options.user)
+    try:
+        plots.draw(await plots.fetch(connection, options.id), options.output)
+    finally:
+        await connection.close()
+    return 0
+
+
 def _told(problems: Sequence[str]) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -153,6 +195,8 @@ _COMMANDS = {
     "facade roles": _facade_roles,
     "facade sync": _facade_sync,
     "facade check": _facade_check,
+    "ledger verify": _ledger_verify,
+    "plot workload": _plot_workload,
 }
 
 if __name__ == "__main__":

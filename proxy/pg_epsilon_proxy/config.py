@@ -127,6 +127,16 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Proxy:
+    """state_dir: where the proxy keeps its witness of the ledger (witness.json), on another disk than the databases.
+
+    Empty: $STATE_DIRECTORY, which systemd sets for StateDirectory=; without that there is no witness.
+    """
+
+    state_dir: str = ""
+
+
+@dataclass(frozen=True)
 class Log:
     """To standard error. format: logfmt or json, one line an event; level: debug, info, warning or error."""
 
@@ -151,6 +161,7 @@ class Config:
     admin: Admin = Admin()
     limits: Limits = Limits()
     process: Process = Process()
+    proxy: Proxy = Proxy()
     log: Log = Log()
     metrics: Metrics = Metrics()
 
@@ -160,6 +171,9 @@ class Config:
         if self.private.passfile:
             return Path(self.private.passfile).read_text().rstrip("\n")
         return None
+
+    def state_dir(self) -> str:
+        return self.proxy.state_dir or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
 
     def database_names(self) -> frozenset[str]:
         return frozenset({self.facade.dbname, self.private.dbname, *self.facade.names})

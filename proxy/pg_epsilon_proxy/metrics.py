@@ -33,7 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "pg_epsilon_build_info": Kind("gauge", "1, with the version", ("version",), "max"),
     "pg_epsilon_workers": Kind("gauge", "Worker processes that serve"),
     "pg_epsilon_worker_restarts_total": Kind("counter", "Worker processes that ended and were started again"),
-    "pg_epsilon_serving": Kind("gauge", "1 while every worker serves clients", (), "min"),
+    "pg_epsilon_serving": Kind("gauge", "1 while every worker serves clients and the engine can answer", (), "min"),
     "pg_epsilon_policy_version": Kind("gauge", "Version of the privacy policy that is served", (), "max"),
     "pg_epsilon_policy_changes_total": Kind("counter", "Policy versions taken over while serving", (), "max"),
     "pg_epsilon_connections_total": Kind("counter", "Connections accepted"),

@@ -11,8 +11,10 @@ import asyncpg
 
 from pg_epsilon_proxy import facade as facades
 from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.health import problems_of
 from pg_epsilon_proxy.policy import gateway
 from pg_epsilon_proxy.tls import server_context
+from pg_epsilon_proxy.witness import Witness, WitnessError
 
 _NETWORK = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
@@ -35,6 +37,8 @@ def _files(config: Config) -> list[str]:
             looks.append((name, lambda path=place.tls_ca: ssl.create_default_context(cafile=path)))  # type: ignore[misc]
     if config.private.passfile and not config.private.password:
         looks.append(("private.passfile", config.gateway_password))
+    if state := config.state_dir():
+        looks.append(("proxy.state_dir", lambda: Witness(state).heads()))
     if listen.unix_socket:
         looks.append(("listen.unix_socket", lambda: _folder(listen.unix_socket)))
     return [problem for name, look in looks if (problem := _tried(name, look)) is not None]
@@ -48,6 +52,8 @@ def _folder(path: str) -> None:
 def _tried(name: str, look: Callable[[], Any]) -> str | None:
     try:
         look()
+    except WitnessError as error:
+        return f"{name}: {error}"
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; a password file may not be UTF-8
         why = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
         return f"{name}: {why}"
@@ -72,8 +78,7 @@ async def _private(private: Any) -> list[str]:
     if await private.fetchval("SELECT pg_catalog.current_setting('dp.analyst', true)"):
         return ["dp.analyst is set for the gateway outside a transaction: reset it for the role and the database"]
     try:
-        await private.fetchval("SELECT dp.warm()")
         await private.fetchval("SELECT dp.verifier('')")
+        return await problems_of(private)
     except asyncpg.PostgresError as error:
         return [f"the private database does not serve the gateway: {error} ({error.sqlstate})"]
-    return []

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pg_epsilon._version import VERSION
 from pg_epsilon_proxy import logs
 from pg_epsilon_proxy.config import Config
+from pg_epsilon_proxy.health import Health, asked_by
 from pg_epsilon_proxy.logs import event
 from pg_epsilon_proxy.metrics import Metrics, Snapshot
-from pg_epsilon_proxy.policy import FacadeSource
+from pg_epsilon_proxy.policy import FacadeSource, gateway
 from pg_epsilon_proxy.server import Directory, ProxyServer
 from pg_epsilon_proxy.session.rewriting import Refusal
 from pg_epsilon_proxy.upstream import UpstreamPool
@@ -49,12 +50,15 @@ class Service:
             elsewhere=elsewhere,
         )
         self._budgets_at: float | None = None
+        self._health = Health(asked_by(lambda: gateway(self._config)))
 
     async def start(self) -> None:
         """Raises what asyncpg raises, and OSError, if a database cannot be reached or an address not be bound."""
         asyncio.get_running_loop().set_exception_handler(logs.loop_failure)
         await self.pool.open()
         await self.server.start()
+        if self._config.metrics.port and self._worker in (None, 1):
+            self._health.begin()
         self.metrics.set("pg_epsilon_workers", 1)
         self.metrics.set("pg_epsilon_build_info", 1, VERSION)
         listen = self._config.listen
@@ -71,6 +75,7 @@ class Service:
         await self.server.drain(seconds)
 
     async def close(self) -> None:
+        await self._health.close()
         await self.server.close()
         await self.pool.close()
 
@@ -78,16 +83,24 @@ class Service:
         return await self.server.cancel(pid, key)
 
     async def snapshot(self, *, budgets: bool = True) -> Snapshot:
-        """This process's numbers; budgets: with those of the datasets, which are the same in every process."""
+        """This process's numbers; budgets: with what is the same in every process, the datasets and the engine."""
         self.pool.count()
         admission = self.server.admission
         self.metrics.set("pg_epsilon_logins_pending", admission.half_open)
         for limit, times in admission.turned_away.items():
             self.metrics.set("pg_epsilon_turned_away_total", times, limit)
-        if budgets and (self._budgets_at is None or time.monotonic() - self._budgets_at > BUDGET_SECONDS):
+        healthy = True
+        if budgets:
+            healthy, _ = await asyncio.gather(self._health.healthy(), self._budgets())
+        found = self.metrics.snapshot()
+        if not healthy:
+            found["pg_epsilon_serving"] = [[[], 0]]
+        return found
+
+    async def _budgets(self) -> None:
+        """Read them at most so often: a private database in trouble must not take the other numbers with it."""
+        if self._budgets_at is None or time.monotonic() - self._budgets_at > BUDGET_SECONDS:
             self._budgets_at = time.monotonic()
-            # A private database in trouble must not take the other numbers with it.
             with contextlib.suppress(Refusal, TimeoutError):
                 async with asyncio.timeout(BUDGET_WAIT):
                     await self.pool.budgets()
-        return self.metrics.snapshot()

@@ -17,6 +17,7 @@ from pg_epsilon_proxy.logs import event
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Refusal
+from pg_epsilon_proxy.witness import Witness, WitnessError
 
 log = logging.getLogger("pg_epsilon_proxy.upstream")
 
@@ -38,7 +39,11 @@ BUDGETS = (
 )
 # One round trip: a statement is its own transaction, and the row that names the analyst exists before the call is made.
 _AS = "WITH who AS MATERIALIZED (SELECT pg_catalog.set_config('dp.analyst', $1, true) AS name)"
-_QUERY = f"{_AS} SELECT dp.dp_query($2::jsonb)::text FROM who WHERE name = $1"
+_QUERY = (
+    "WITH who AS MATERIALIZED (SELECT pg_catalog.set_config('dp.analyst', $1, true) AS name,"
+    " pg_catalog.set_config('dp.witness', $3, true) AS witness)"
+    " SELECT dp.dp_query($2::jsonb)::text FROM who WHERE name = $1 AND witness = $3"
+)
 _PLAN = f"{_AS} SELECT dp.dp_plan($2::jsonb)::text FROM who WHERE name = $1"
 
 
@@ -72,6 +77,7 @@ class UpstreamPool:
     def __init__(self, config: Config, metrics: Metrics | None = None) -> None:
         self._config = config
         self._metrics = metrics or Metrics()
+        self.witness = Witness(state) if (state := config.state_dir()) else None
         self._pool: Any = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(lambda: asyncio.get_running_loop().time())
@@ -80,7 +86,11 @@ class UpstreamPool:
         self._keeper: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises what asyncpg raises if the private database cannot be reached."""
+        """Raises what asyncpg raises if the private database cannot be reached, and WitnessError."""
+        if self.witness is None:
+            event(log, logging.WARNING, "no witness of the ledger: proxy.state_dir is empty")
+        else:
+            self.witness.open()
         self._pool = await asyncpg.create_pool(
             **self.connect_arguments(),
             min_size=1,
@@ -282,7 +292,18 @@ class Upstream:
         *,
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
     ) -> dict[str, Any]:
-        return await self._document(_QUERY, request, timeout)
+        """What a paid reply says of the chain is kept before the reply goes on. Raises Refusal."""
+        witness = self._pool.witness
+        try:
+            seen = "" if witness is None else witness.text()
+            document = await self._document(_QUERY, request, timeout, seen)
+            chain = document.pop("chain", None)
+            if witness is not None and chain is not None:
+                await witness.keep(chain)
+        except WitnessError as error:
+            event(log, logging.ERROR, "the witness of the ledger failed", error=str(error))
+            raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT) from None
+        return document
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         return await self._document(_PLAN, request, None)
@@ -290,8 +311,8 @@ class Upstream:
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return await self._pool.call(self._analyst, sql, args)
 
-    async def _document(self, sql: str, request: dict[str, Any], seconds: float | None) -> dict[str, Any]:
-        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request)), seconds)
+    async def _document(self, sql: str, request: dict[str, Any], seconds: float | None, *more: str) -> dict[str, Any]:
+        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request), *more), seconds)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
             raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)

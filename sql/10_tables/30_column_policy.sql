@@ -9,7 +9,9 @@ CREATE TABLE dp.column_policy (
   domain     text[],
   edges      text[],
   nullable   boolean NOT NULL,
+  max_rows_per_value bigint CHECK (max_rows_per_value > 0),
   PRIMARY KEY (relation, attnum)
 );
 COMMENT ON TABLE dp.column_policy IS 'What the owner declared about a column: bounds with a resolution, a domain, edges, or nothing but that predicates may use it (opaque).';
+COMMENT ON COLUMN dp.column_policy.max_rows_per_value IS 'How many rows share one value of the column at most: bounds the size of joins on it, decides no answer.';
 SELECT pg_catalog.pg_extension_config_dump('dp.column_policy', '');

@@ -4,7 +4,7 @@ CREATE TABLE dp.ledger (
   at             timestamptz NOT NULL DEFAULT clock_timestamp(),
   who            name NOT NULL,
   dataset        text NOT NULL REFERENCES dp.dataset,
-  kind           text NOT NULL CHECK (kind IN ('charge', 'return', 'confirm', 'transfer', 'import', 'declassified')),
+  kind           text NOT NULL CHECK (kind IN ('charge', 'return', 'confirm', 'transfer', 'import', 'declassified', 'failure', 'freeze', 'reopen', 'redact', 'upgrade')),
   call           text NOT NULL,
   mechanism      text NOT NULL,
   charge         jsonb NOT NULL,
@@ -15,12 +15,16 @@ CREATE TABLE dp.ledger (
   request        jsonb,
   policy_version bigint NOT NULL,
   data_version   bigint,
+  salt           uuid DEFAULT gen_random_uuid(),
   CHECK (CASE kind WHEN 'return' THEN epsilon <= 0 AND delta <= 0 AND 0 >= ALL (rdp) AND request ->> 'of' IS NOT NULL
                    ELSE epsilon >= 0 AND delta >= 0 AND 0 <= ALL (rdp) END)
 );
-COMMENT ON TABLE dp.ledger IS 'Append-only: every charge, committed before its answer was computed. charge is in the mechanism''s native form, epsilon/delta/rdp are what was added to the accounts in scope. A return (negative amounts, request: {"of": a charge''s request_id}) takes back what a charge had reserved for an answer that its released bit did not ask for.';
+COMMENT ON TABLE dp.ledger IS 'Append-only: every charge, committed before its answer was computed. charge is in the mechanism''s native form, epsilon/delta/rdp are what was added to the accounts in scope. A return (negative amounts, request: {"of": a charge''s request_id}) takes back what a charge had reserved for an answer that its released bit did not ask for. Rows of kind failure, freeze and reopen cost nothing.';
+COMMENT ON COLUMN dp.ledger.salt IS 'Random, for dp_owner alone: the chain holds the digest of salt, who and request, which nobody can guess without it. NULL: the question was redacted (dp.redact), or the row is older than the chain.';
 CREATE UNIQUE INDEX ledger_return ON dp.ledger ((request ->> 'of')) WHERE kind = 'return';
 CREATE INDEX ledger_returns ON dp.ledger (dataset, seq) WHERE kind = 'return';
+CREATE INDEX ledger_events ON dp.ledger (dataset, seq) WHERE kind IN ('failure', 'reopen');
+CREATE INDEX ledger_redact ON dp.ledger (dataset) WHERE kind = 'redact';
 CREATE INDEX ledger_declassified ON dp.ledger (dataset) WHERE kind = 'declassified';
 SELECT pg_catalog.pg_extension_config_dump('dp.ledger', '');
 SELECT pg_catalog.pg_extension_config_dump(pg_catalog.pg_get_serial_sequence('dp.ledger', 'seq')::regclass, '');

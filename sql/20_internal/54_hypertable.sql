@@ -12,3 +12,4 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dp._hypertable(oid) IS 'Whether a table is a TimescaleDB hypertable, whose chunks are inheritance children with its triggers and constraints, and the width of its chunks.';
 REVOKE ALL ON FUNCTION dp._hypertable(oid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._hypertable(oid) TO dp_admin;

@@ -47,7 +47,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'dataset', (SELECT jsonb_build_object('name', d.name, 'unit', d.unit, 'accountant', d.accountant,
                   'epsilon', d.epsilon::text, 'delta_rdp', d.delta_rdp::text, 'delta_add', d.delta_add::text,
                   'orders', (SELECT jsonb_agg(o::text) FROM unnest(d.orders) o),
-                  'default_epsilon', d.default_epsilon::text, 'frozen', dp._frozen(d.incarnation))
+                  'default_epsilon', d.default_epsilon::text)
                 FROM dp.dataset d WHERE d.name = rel.dataset),
     'columns', (SELECT jsonb_agg(jsonb_build_object(
                   'name', a.attname, 'type_oid', t.base::bigint, 'type_name', format_type(t.base, NULL), 'typmod', t.typmod,

@@ -1,16 +1,23 @@
-CREATE FUNCTION dp._account_return(dataset text, role name) RETURNS TABLE (request_id uuid, node text, relation_key text, leaves text[], epsilon numeric, delta numeric, rdp numeric[])
+CREATE FUNCTION dp._paid_by(scope jsonb) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+  SELECT COALESCE((scope ->> 'period')::timestamptz, '-infinity')
+$$;
+COMMENT ON FUNCTION dp._paid_by(jsonb) IS 'The period of the allotment that a ledger row''s scope names, by its beginning; -infinity: an allotment for life.';
+REVOKE ALL ON FUNCTION dp._paid_by(jsonb) FROM PUBLIC;
+
+CREATE FUNCTION dp._account_return(dataset text, role name, period timestamptz) RETURNS TABLE (request_id uuid, node text, relation_key text, leaves text[], epsilon numeric, delta numeric, rdp numeric[])
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_nestloop = on AS $$
   SELECT r.request_id, c.scope ->> 'node', COALESCE(c.scope ->> 'relation', ''),
          CASE c.scope ->> 'node' WHEN 'leaf' THEN ARRAY(SELECT jsonb_array_elements_text(c.scope -> 'leaves')) ELSE '{""}' END, r.epsilon, r.delta, r.rdp
   FROM (SELECT * FROM dp.ledger l WHERE l.kind = 'return' AND l.dataset = _account_return.dataset ORDER BY l.seq DESC LIMIT 1) r
   JOIN dp.ledger c ON c.request_id = (r.request ->> 'of')::uuid AND c.kind = 'charge' AND c.dataset = r.dataset AND c.who = r.who AND c.scope = r.scope AND c.seq < r.seq
-  WHERE _account_return.role IN ('', r.who) AND EXISTS (SELECT FROM dp.release e WHERE e.request_id = c.request_id)
+  WHERE (_account_return.role = '' OR _account_return.role = r.who AND _account_return.period = dp._paid_by(r.scope)) AND EXISTS (SELECT FROM dp.release e WHERE e.request_id = c.request_id)
     AND c.charge @> r.charge AND jsonb_array_length(c.charge) > jsonb_array_length(r.charge)
     AND -r.epsilon <= c.epsilon AND -r.delta <= c.delta AND COALESCE(cardinality(r.rdp), 0) = COALESCE(cardinality(c.rdp), 0)
     AND NOT EXISTS (SELECT FROM unnest(r.rdp, c.rdp) u(r, c) WHERE -u.r > u.c)
 $$;
-COMMENT ON FUNCTION dp._account_return(text, name) IS 'What the newest return of the ledger takes off this tree of accounts: a part of an answered charge, of the same dataset, role and accounts, that leaves one charge at least.';
-REVOKE ALL ON FUNCTION dp._account_return(text, name) FROM PUBLIC;
+COMMENT ON FUNCTION dp._account_return(text, name, timestamptz) IS 'What the newest return of the ledger takes off this tree of accounts: a part of an answered charge, of the same dataset, role, period and accounts, that leaves one charge at least.';
+REVOKE ALL ON FUNCTION dp._account_return(text, name, timestamptz) FROM PUBLIC;
 
 -- a plan made for one account would join ten thousand leaves by nested loops
 CREATE FUNCTION dp._account_monotone() RETURNS trigger
@@ -20,20 +27,20 @@ DECLARE
   back record;
   allowed boolean;
 BEGIN
-  allowed := (SELECT count(*) FROM after) = (SELECT count(*) FROM before JOIN after USING (dataset, role, node, relation_key, leaf_key));
+  allowed := (SELECT count(*) FROM after) = (SELECT count(*) FROM before JOIN after USING (dataset, role, period, node, relation_key, leaf_key));
   FOR tree IN
-    SELECT DISTINCT o.dataset, o.role FROM before o JOIN after n USING (dataset, role, node, relation_key, leaf_key)
+    SELECT DISTINCT o.dataset, o.role, o.period FROM before o JOIN after n USING (dataset, role, period, node, relation_key, leaf_key)
     WHERE n.spent_epsilon < o.spent_epsilon OR n.spent_delta < o.spent_delta
        OR (o.spent_rdp IS NOT NULL AND (n.spent_rdp IS NULL OR cardinality(n.spent_rdp) <> cardinality(o.spent_rdp)
            OR EXISTS (SELECT FROM unnest(o.spent_rdp, n.spent_rdp) u(o, n) WHERE u.n < u.o)))
   LOOP
     -- all accounts of the return's scope and no other, each by what it gives back, and each tree once
-    SELECT * INTO back FROM dp._account_return(tree.dataset, tree.role) r
+    SELECT * INTO back FROM dp._account_return(tree.dataset, tree.role, tree.period) r
     WHERE NOT EXISTS (SELECT FROM dp.returned d WHERE d.request_id = r.request_id AND d.role = tree.role);
-    allowed := allowed AND FOUND AND cardinality(back.leaves) = (SELECT count(*) FROM after n WHERE n.dataset = tree.dataset AND n.role = tree.role)
+    allowed := allowed AND FOUND AND cardinality(back.leaves) = (SELECT count(*) FROM after n WHERE n.dataset = tree.dataset AND n.role = tree.role AND n.period = tree.period)
       AND cardinality(back.leaves) = (
-        SELECT count(*) FROM before o JOIN after n USING (dataset, role, node, relation_key, leaf_key) JOIN unnest(back.leaves) l(leaf_key) USING (leaf_key)
-        WHERE o.dataset = tree.dataset AND o.role = tree.role AND o.node = back.node AND o.relation_key = back.relation_key
+        SELECT count(*) FROM before o JOIN after n USING (dataset, role, period, node, relation_key, leaf_key) JOIN unnest(back.leaves) l(leaf_key) USING (leaf_key)
+        WHERE o.dataset = tree.dataset AND o.role = tree.role AND o.period = tree.period AND o.node = back.node AND o.relation_key = back.relation_key
           AND n.spent_epsilon = o.spent_epsilon + back.epsilon AND n.spent_delta = o.spent_delta + back.delta
           AND n.spent_rdp IS NOT DISTINCT FROM CASE WHEN back.rdp IS NULL THEN o.spent_rdp
               ELSE (SELECT array_agg(u.o + u.r ORDER BY u.i) FROM unnest(o.spent_rdp, back.rdp) WITH ORDINALITY u(o, r, i)) END);

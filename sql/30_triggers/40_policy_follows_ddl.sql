@@ -6,6 +6,11 @@ BEGIN
   IF NOT EXISTS (SELECT FROM dp.relation_policy) THEN
     RETURN;
   END IF;
+  FOR lost IN SELECT r.relation, r.protected FROM dp._renamed_away() r
+              WHERE r.relation IN (SELECT d.objid FROM pg_event_trigger_ddl_commands() d WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0) LOOP
+    RAISE WARNING '% is not protected: the table that was protected under this name is now %', lost.relation, lost.protected
+      USING HINT = format('Questions are answered from %s still. CALL dp.unprotect(%L), then protect, describe and publish %s: its accounts stay.', lost.protected, lost.protected, lost.relation);
+  END LOOP;
   IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() d
                  WHERE NOT dp._is_chunk(d.objid) AND (EXISTS (SELECT FROM dp._protected_kin(d.objid))
                     OR EXISTS (SELECT FROM pg_inherits h JOIN dp.publication b ON b.relation = h.inhparent WHERE h.inhrelid = d.objid)
@@ -32,6 +37,16 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('column %I of %s defines its privacy unit or partitions and cannot be renamed', lost.name, lost.relation),
       HINT = 'CALL dp.unprotect(relation) first, rename, and protect it again: its accounts stay.';
   END IF;
+  SELECT b.relation, k.relation AS whole INTO lost FROM dp.publication b CROSS JOIN LATERAL dp._protected_kin(b.relation) k(relation) WHERE b.kind = 'public' LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('%s is published with its rows and cannot hold rows of %s, which is protected', lost.relation, lost.whole),
+      HINT = format('CALL dp.unpublish(%L) first, if nobody was shown its rows; else load them into a table of their own.', lost.relation);
+  END IF;
+  INSERT INTO dp.part (relation, relation_key)
+  SELECT i.inhrelid, p.relation_key FROM pg_event_trigger_ddl_commands() d
+  JOIN pg_inherits i ON d.objid IN (i.inhrelid, i.inhparent) AND NOT dp._is_chunk(i.inhrelid)
+  JOIN dp.relation_policy p ON p.relation IN (SELECT dp._protected_kin(i.inhrelid))
+  WHERE d.classid = 'pg_class'::regclass ON CONFLICT DO NOTHING;
   PERFORM dp._synthetics_follow();
   PERFORM dp._bump_policy();
 END $$;
@@ -40,3 +55,4 @@ REVOKE ALL ON FUNCTION dp._policy_follows_ddl() FROM PUBLIC;
 CREATE EVENT TRIGGER dp_policy_follows_ddl ON ddl_command_end
   WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN')
   EXECUTE FUNCTION dp._policy_follows_ddl();
+ALTER EVENT TRIGGER dp_policy_follows_ddl ENABLE ALWAYS;

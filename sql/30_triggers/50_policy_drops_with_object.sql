@@ -18,9 +18,12 @@ BEGIN
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('trigger %s keeps rows in their partition accounts', lost.object_identity), HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
   END IF;
-  WITH gone AS (SELECT objid, objsubid FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
+  WITH gone AS (SELECT objid, objsubid, object_identity FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
        a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),
-       b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
+       b AS (DELETE FROM dp.publication p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING g.object_identity, p.kind, p.columns, p.comments),
+       h AS (INSERT INTO dp.lost_publication (name, kind, columns, comments) SELECT * FROM b
+             ON CONFLICT ON CONSTRAINT lost_publication_pkey DO UPDATE SET kind = EXCLUDED.kind, columns = EXCLUDED.columns, comments = EXCLUDED.comments, at = EXCLUDED.at),
+       i AS (DELETE FROM dp.part p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0),
        c AS (DELETE FROM dp.relation_policy p USING gone g WHERE p.relation = g.objid AND g.objsubid = 0 RETURNING 1),
        -- synthetic rows whose relation is gone are not shown on as if they were an ordinary public table
        e AS (DELETE FROM dp.publication p USING gone g, dp.synthetic s WHERE s.relation = g.objid AND g.objsubid = 0 AND p.relation = s.synthetic
@@ -35,3 +38,4 @@ END $$;
 COMMENT ON FUNCTION dp._policy_drops_with_object() IS 'Policy goes with its relation or column; accounts and ledger stay.';
 REVOKE ALL ON FUNCTION dp._policy_drops_with_object() FROM PUBLIC;
 CREATE EVENT TRIGGER dp_policy_drops_with_object ON sql_drop EXECUTE FUNCTION dp._policy_drops_with_object();
+ALTER EVENT TRIGGER dp_policy_drops_with_object ENABLE ALWAYS;

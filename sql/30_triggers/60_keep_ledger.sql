@@ -11,3 +11,4 @@ END $$;
 COMMENT ON FUNCTION dp._keep_ledger() IS 'Refuses to drop the extension, alone or with its schema, while charges exist that nobody exported (composition.md 12).';
 REVOKE ALL ON FUNCTION dp._keep_ledger() FROM PUBLIC;
 CREATE EVENT TRIGGER dp_keep_ledger ON ddl_command_start WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA', 'DROP OWNED') EXECUTE FUNCTION dp._keep_ledger();
+ALTER EVENT TRIGGER dp_keep_ledger ENABLE ALWAYS;

@@ -16,6 +16,9 @@ BEGIN
   IF create_dataset.name IS NULL OR create_dataset.name !~ '^[^[:cntrl:]]{1,63}$' THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'a dataset needs a name of 1 to 63 printable characters', HINT = 'CALL dp.create_dataset(''people'', epsilon => 1)';
   END IF;
+  IF create_dataset.name = 'all' THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'no dataset can be called ''all''', HINT = 'CALL dp.confirm_ledger(''all'', ...) means every frozen one: choose another name.';
+  END IF;
   IF unit IS NULL OR unit NOT IN ('row', 'user') THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'unit must be ''row'' or ''user''', HINT = 'Choose what one person can be: a single row, or everything that shares a user key.';
   END IF;

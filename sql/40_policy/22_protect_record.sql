@@ -39,6 +39,14 @@ BEGIN
   PERFORM dp._check_other_units(relation, unit_column, unit_path, other_units);
   IF partition_by IS NOT NULL OR grid IS NOT NULL THEN
     PERFORM dp._check_grid(relation, dataset, partition_by, grid);
+    IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = partition_by AND a.attgenerated <> '') THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('column %I of %s is generated and cannot be a partition key', partition_by, relation),
+        HINT = 'A row may not move between partition accounts, and the trigger that sees to it runs before the value is generated. Use an ordinary column, filled by whoever writes the row.';
+    END IF;
+    IF EXISTS (SELECT FROM dp._subscriptions(relation)) THEN
+      RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('subscription %I writes %s, which can have no partition accounts', (SELECT min(s) FROM dp._subscriptions(relation) s), relation),
+        HINT = 'Its worker would stop at the first update that moves a row to another partition. Leave partition_by and grid out, or end the subscription.';
+    END IF;
   END IF;
   IF (SELECT d.unit FROM dp.dataset d WHERE d.name = _protect.dataset) = 'row' AND max_rows_per_unit IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_unit has no meaning for row units', HINT = 'Leave it out.';
@@ -56,6 +64,7 @@ BEGIN
   INSERT INTO dp.relation_policy (relation, dataset, relation_key, unit_column, unit_path, other_units, max_rows_per_unit, max_rows, scale, partition_by, grid, data_version)
   VALUES (relation, dataset, key, unit_column, unit_path, other_units, max_rows_per_unit, max_rows, scale, partition_by, grid,
           1 + COALESCE((SELECT max(r.data_version) FROM dp.release r WHERE r.relation_key = key), 0));
+  INSERT INTO dp.part (relation, relation_key) SELECT t.relid, key FROM pg_partition_tree(relation) t WHERE t.relid <> relation ON CONFLICT DO NOTHING;
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';

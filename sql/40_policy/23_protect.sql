@@ -20,6 +20,10 @@ BEGIN
   IF partition_by IS NOT NULL THEN
     -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
     EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_partition_key" BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION dp._partition_key_immutable(%L)', relation, partition_by);
+    -- for replication's workers too; a hypertable's chunks keep what TimescaleDB gave them
+    IF NOT (dp._hypertable(relation)).hypertable THEN
+      EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "~dp_partition_key"', relation);
+    END IF;
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) IS

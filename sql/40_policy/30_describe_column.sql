@@ -37,7 +37,8 @@ CREATE PROCEDURE dp.describe_column(
   resolution text DEFAULT NULL,
   domain     text[] DEFAULT NULL,
   edges      text[] DEFAULT NULL,
-  nullable   boolean DEFAULT true)
+  nullable   boolean DEFAULT true,
+  max_rows_per_value bigint DEFAULT NULL)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -56,6 +57,16 @@ BEGIN
   SELECT * INTO a FROM pg_attribute t WHERE t.attrelid = relation AND t.attname = "column" AND t.attnum > 0 AND NOT t.attisdropped;
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column %s of %s does not exist', COALESCE(quote_ident("column"), 'NULL'), relation), HINT = 'Name an existing column.';
+  END IF;
+  IF max_rows_per_value < 1 THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'max_rows_per_value is a number of rows', HINT = 'CALL dp.describe_column(''t'', ''place'', max_rows_per_value => 500)';
+  END IF;
+  IF max_rows_per_value IS NOT NULL AND num_nonnulls(bounds, resolution, domain, edges) = 0 AND nullable THEN
+    UPDATE dp.column_policy c SET max_rows_per_value = max_rows_per_value WHERE c.relation = describe_column.relation AND c.attnum = a.attnum;
+    IF FOUND THEN
+      PERFORM dp._bump_policy();
+      RETURN;
+    END IF;
   END IF;
   type := (dp._base_type(a.atttypid, a.atttypmod)).base;
   IF num_nonnulls(bounds, domain, edges) > 1 OR (resolution IS NOT NULL AND bounds IS NULL) OR nullable IS NULL THEN
@@ -97,13 +108,13 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'edges must ascend', HINT = 'edges => ''{0,18,65,120}''';
     END IF;
   END IF;
-  INSERT INTO dp.column_policy (relation, attnum, attname, kind, lower, upper, resolution, domain, edges, nullable)
-  VALUES (relation, a.attnum, a.attname, kind, lower, upper, resolution, CASE kind WHEN 'domain' THEN values_ END, CASE kind WHEN 'edges' THEN values_ END, nullable)
+  INSERT INTO dp.column_policy (relation, attnum, attname, kind, lower, upper, resolution, domain, edges, nullable, max_rows_per_value)
+  VALUES (relation, a.attnum, a.attname, kind, lower, upper, resolution, CASE kind WHEN 'domain' THEN values_ END, CASE kind WHEN 'edges' THEN values_ END, nullable, max_rows_per_value)
   ON CONFLICT ON CONSTRAINT column_policy_pkey DO UPDATE SET attname = EXCLUDED.attname, kind = EXCLUDED.kind, lower = EXCLUDED.lower, upper = EXCLUDED.upper,
-    resolution = EXCLUDED.resolution, domain = EXCLUDED.domain, edges = EXCLUDED.edges, nullable = EXCLUDED.nullable;
+    resolution = EXCLUDED.resolution, domain = EXCLUDED.domain, edges = EXCLUDED.edges, nullable = EXCLUDED.nullable, max_rows_per_value = EXCLUDED.max_rows_per_value;
   PERFORM dp._bump_policy();
 END $$;
-COMMENT ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean) IS
-  'Declares what is publicly known of a column: bounds (with a resolution), a complete domain, or bin edges; none of them: usable in predicates only. nullable => false says that NULL is no group. Declared, never read off the data.';
-REVOKE ALL ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean) TO dp_admin;
+COMMENT ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean, bigint) IS
+  'Declares what is publicly known of a column: bounds (with a resolution), a complete domain, or bin edges; none of them: usable in predicates only. nullable => false says that NULL is no group. max_rows_per_value: so many rows share a value at most, which bounds the size of joins on it; given alone, it leaves what else was declared. Declared, never read off the data.';
+REVOKE ALL ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean, bigint) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dp.describe_column(regclass, name, text[], text, text[], text[], boolean, bigint) TO dp_admin;

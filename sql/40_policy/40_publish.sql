@@ -16,6 +16,10 @@ BEGIN
       OR EXISTS (SELECT FROM dp._protected_kin(relation))) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public', relation), HINT = 'Only base tables that are not protected, and not part of a protected one, can be published with their rows.';
   END IF;
+  IF kind = 'public' AND EXISTS (SELECT FROM dp.part h WHERE h.relation = _publish.relation) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public: it was a partition of %s', relation, (SELECT h.relation_key FROM dp.part h WHERE h.relation = _publish.relation)),
+      HINT = 'Its rows are those of protected units, and answers were given about them. What must be shown belongs into a table of its own.';
+  END IF;
   IF EXISTS (SELECT FROM unnest(columns) u(c) WHERE c IS NULL OR NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped)) THEN
     RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = 'columns names a column that does not exist', HINT = 'Leave columns out to publish them all.';
   END IF;
@@ -27,6 +31,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('view %s reads what is not published', relation),
       HINT = 'Publish every relation and column that it reads first, and the view with all its columns; functions and types of your own cannot be in it.';
   END IF;
+  DELETE FROM dp.lost_publication l WHERE l.name = (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
   PERFORM dp._synthetics_follow();
   PERFORM dp._bump_policy();
 END $$;
@@ -59,13 +64,17 @@ GRANT EXECUTE ON PROCEDURE dp.publish(regclass, text, name[], boolean) TO dp_adm
 CREATE FUNCTION dp._unpublish(relation regclass) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  forgotten boolean;
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.unpublish');
   IF EXISTS (SELECT FROM dp.synthetic s WHERE s.synthetic = _unpublish.relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is registered as a synthetic table', relation), HINT = 'CALL dp.unregister_synthetic(synthetic): that hides it too.';
   END IF;
+  DELETE FROM dp.lost_publication l WHERE l.name = (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+  forgotten := FOUND;
   DELETE FROM dp.publication p WHERE p.relation = _unpublish.relation;
-  IF NOT FOUND THEN
+  IF NOT FOUND AND NOT forgotten THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not published', relation), HINT = 'Nothing to do.';
   END IF;
   PERFORM dp._bump_policy();

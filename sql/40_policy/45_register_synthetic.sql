@@ -2,7 +2,7 @@ CREATE FUNCTION dp._lock_root(dataset text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  INSERT INTO dp.account (dataset, node) VALUES (dataset, 'root') ON CONFLICT DO NOTHING;
+  INSERT INTO dp.account (dataset, period, node) VALUES (dataset, '-infinity', 'root') ON CONFLICT DO NOTHING;
   PERFORM FROM dp.account a WHERE a.dataset = _lock_root.dataset AND a.role = '' AND a.node = 'root' FOR UPDATE;
 END $$;
 COMMENT ON FUNCTION dp._lock_root(text) IS 'Locks a dataset''s own tree, as every question''s charge does, before anything is read of it: no charge is checked against a total that another is about to change.';
@@ -15,20 +15,23 @@ DECLARE
   policy dp.relation_policy;
   price  jsonb;
   curve  numeric[];
+  entered uuid;
 BEGIN
   SELECT * INTO policy FROM dp.relation_policy p WHERE p.relation = _import_release.relation;
   PERFORM dp._lock_root(policy.dataset);
   price := dp._engine('import', (SELECT jsonb_build_object('schema', n.nspname, 'name', c.relname, 'epsilon', epsilon::text, 'delta', delta::text)
                                  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation));
   SELECT array_agg(v::numeric ORDER BY i) INTO curve FROM jsonb_array_elements_text(NULLIF(price -> 'rdp', 'null')) WITH ORDINALITY u(v, i);
-  INSERT INTO dp.account AS a (dataset, node, relation_key, spent_epsilon, spent_delta, spent_rdp)
-  VALUES (policy.dataset, price -> 'scope' ->> 'node', COALESCE(price -> 'scope' ->> 'relation', ''), (price ->> 'epsilon')::numeric, (price ->> 'delta')::numeric, curve)
+  INSERT INTO dp.account AS a (dataset, period, node, relation_key, spent_epsilon, spent_delta, spent_rdp)
+  VALUES (policy.dataset, '-infinity', price -> 'scope' ->> 'node', COALESCE(price -> 'scope' ->> 'relation', ''), (price ->> 'epsilon')::numeric, (price ->> 'delta')::numeric, curve)
   ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET spent_epsilon = a.spent_epsilon + EXCLUDED.spent_epsilon, spent_delta = a.spent_delta + EXCLUDED.spent_delta,
     spent_rdp = (SELECT array_agg(COALESCE(o, 0) + n ORDER BY i) FROM unnest(a.spent_rdp, EXCLUDED.spent_rdp) WITH ORDINALITY u(o, n, i));
   INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, rdp, scope, policy_version)
   SELECT gen_random_uuid(), session_user, policy.dataset, 'import', 'dp.register_synthetic', 'import',
          jsonb_build_array(price -> 'charge' || jsonb_build_object('relation', policy.relation_key, 'synthetic', synthetic::text)),
-         (price ->> 'epsilon')::numeric, (price ->> 'delta')::numeric, curve, price -> 'scope', version FROM dp.policy_state;
+         (price ->> 'epsilon')::numeric, (price ->> 'delta')::numeric, curve, price -> 'scope', version FROM dp.policy_state
+  RETURNING request_id INTO entered;
+  PERFORM dp._chain(ARRAY[entered]);
 END $$;
 COMMENT ON FUNCTION dp._import_release(regclass, regclass, numeric, numeric) IS 'Charges the dataset for an outside release about a relation, proved (epsilon, delta) under add/remove: to the relation''s node for row units, else to the root (composition.md 3.1, 4).';
 REVOKE ALL ON FUNCTION dp._import_release(regclass, regclass, numeric, numeric) FROM PUBLIC;
@@ -73,6 +76,7 @@ CREATE FUNCTION dp._register_synthetic(relation regclass, synthetic regclass, pr
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  entered uuid;
   again boolean := EXISTS (SELECT FROM dp.synthetic s WHERE s.synthetic = _register_synthetic.synthetic AND s.provenance IN ('dp', 'generated'));
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.register_synthetic');
@@ -87,7 +91,7 @@ BEGIN
   IF provenance <> 'dp' AND (epsilon IS NOT NULL OR delta <> 0) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('provenance %L has no epsilon and no delta', provenance), HINT = 'Leave them out, or use provenance => ''dp'' for a release with a proof.';
   END IF;
-  IF provenance = 'dp' THEN
+  IF provenance IN ('dp', 'declassified') THEN
     -- accounts before the policy version, as dp.protect and dp.confirm_ledger do: two owners never wait for each other
     PERFORM dp._lock_root(p.dataset) FROM dp.relation_policy p WHERE p.relation = _register_synthetic.relation;
   END IF;
@@ -100,7 +104,9 @@ BEGIN
     INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, scope, policy_version)
     SELECT gen_random_uuid(), session_user, p.dataset, 'declassified', 'dp.register_synthetic', 'declassified',
            jsonb_build_array(jsonb_build_object('kind', 'declassified', 'relation', p.relation_key, 'synthetic', synthetic::text)), 0, 0, '{"node": "root"}', v.version
-    FROM dp.relation_policy p, dp.policy_state v WHERE p.relation = _register_synthetic.relation;
+    FROM dp.relation_policy p, dp.policy_state v WHERE p.relation = _register_synthetic.relation
+    RETURNING request_id INTO entered;
+    PERFORM dp._chain(ARRAY[entered]);
     RAISE NOTICE USING MESSAGE = format('%s: from now on dp.budget states that the guarantee of its dataset is relative to this table', synthetic);
   END IF;
 END $$;

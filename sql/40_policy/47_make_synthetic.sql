@@ -13,10 +13,7 @@ BEGIN
   END IF;
   SELECT request || jsonb_build_object('version', 1, 'call', 'make_synthetic', 'from', jsonb_build_object('schema', n.nspname, 'name', c.relname)) INTO question
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
-  reply := dp._channel_ask(format('SELECT dp._charge(%L, %L, %L)', id, 'dp_planner', question), id);
-  IF NOT reply ?| ARRAY['answer', 'refusal'] THEN
-    reply := dp._channel_ask(format('SELECT dp._answer(%L)', id), id);
-  END IF;
+  reply := dp._ask(id, 'dp_planner', question);
   IF reply ? 'refusal' THEN
     PERFORM dp._refuse(reply -> 'refusal');
   END IF;

@@ -42,6 +42,9 @@ BEGIN
   IF partition_by IS NOT NULL THEN
     -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
     EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, made.view, partition_by, made.kind);
+    IF NOT (dp._hypertable(relation)).hypertable THEN
+      EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "~dp_sealed"', relation);
+    END IF;
   END IF;
 END $$;
 COMMENT ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) IS

@@ -3,10 +3,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
   PERFORM dp._require_admin('dp.export_ledger');
   INSERT INTO dp.ledger_export (last_seq, by) SELECT COALESCE(max(l.seq), 0), session_user FROM dp.ledger l;
-  RETURN QUERY SELECT 'dataset'::text, to_jsonb(d) FROM dp.dataset d
-    UNION ALL SELECT 'account', to_jsonb(a) FROM dp.account a
-    UNION ALL (SELECT 'ledger', to_jsonb(l) FROM dp.ledger l ORDER BY l.seq);
+  RETURN QUERY SELECT s.kind, s.content FROM dp._ledger_records() s;
 END $$;
-COMMENT ON FUNCTION dp.export_ledger() IS 'Hands out datasets, accounts and the whole ledger as jsonb, and notes that it did: DROP EXTENSION wants that first.';
+COMMENT ON FUNCTION dp.export_ledger() IS 'Hands out datasets, accounts, the whole ledger, releases and the chain as jsonb, in the order that pg-epsilon ledger verify --export reads, and notes that it did: DROP EXTENSION wants that first.';
 REVOKE ALL ON FUNCTION dp.export_ledger() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.export_ledger() TO dp_admin;

@@ -9,7 +9,8 @@ BEGIN
   IF dp_link.dblink_send_query('dp_ledger', statement) <> 1 THEN
     RAISE EXCEPTION USING ERRCODE = '08006', MESSAGE = 'the ledger channel is broken';
   END IF;
-  WHILE dp_link.dblink_is_busy('dp_ledger') = 1 LOOP
+  -- from 17 on dblink's own wait hears a cancel; before, it would sleep through one, so that the reply is polled for
+  WHILE current_setting('server_version_num')::integer < 170000 AND dp_link.dblink_is_busy('dp_ledger') = 1 LOOP
     polls := polls + 1;
     IF polls > 50 THEN
       -- a fiftieth of what it took so far: a long scan is not delayed noticeably, a short one not at all
@@ -20,14 +21,14 @@ BEGIN
   PERFORM FROM dp_link.dblink_get_result('dp_ledger') AS t(reply jsonb);
   RETURN reply;
 END $$;
-COMMENT ON FUNCTION dp._channel_once(text) IS 'Sends one statement over the channel and waits for its single jsonb, without blocking cancel.';
+COMMENT ON FUNCTION dp._channel_once(text) IS 'Sends one statement over the channel and waits for its single jsonb, without blocking cancel: by dblink from PostgreSQL 17 on, by polling before.';
 REVOKE ALL ON FUNCTION dp._channel_once(text) FROM PUBLIC;
 
 CREATE FUNCTION dp._channel_trouble() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'DP006', MESSAGE = 'the call could not be completed on the ledger channel',
-    HINT = 'If it was charged, repeating the same question is answered from the ledger''s cache or charged anew; ask the administrator to run dp.check().';
+    HINT = 'If it was charged, the same question asked again is answered for nothing; if it persists, the administrator runs dp.check().';
 END $$;
 COMMENT ON FUNCTION dp._channel_trouble() IS 'Raises the one error that all trouble of the channel becomes.';
 REVOKE ALL ON FUNCTION dp._channel_trouble() FROM PUBLIC;
@@ -56,12 +57,6 @@ BEGIN
           PERFORM dp._channel_close();
           PERFORM dp._channel_trouble();
         END IF;
-        BEGIN
-          PERFORM dp_link.dblink_cancel_query('dp_ledger');
-        EXCEPTION WHEN OTHERS THEN
-          NULL;
-        END;
-        PERFORM dp._channel_close();
         RAISE;
       WHEN OTHERS THEN
         GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
@@ -75,6 +70,10 @@ BEGIN
         END IF;
     END;
   END LOOP;
+-- out here, because the handlers above may be cancelled too: one cancel is two signals (dp._channel_abandon)
+EXCEPTION WHEN query_canceled THEN
+  PERFORM dp._channel_abandon();
+  RAISE;
 END $$;
 COMMENT ON FUNCTION dp._channel_ask(text, uuid) IS 'One idempotent step on the channel: a broken connection is reopened and the step repeated once with the same request id; every trouble of the channel becomes DP006 with our own words.';
 REVOKE ALL ON FUNCTION dp._channel_ask(text, uuid) FROM PUBLIC;

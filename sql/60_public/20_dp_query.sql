@@ -6,6 +6,8 @@ DECLARE
   who name := dp._who();
   id uuid := gen_random_uuid();
   reply jsonb;
+  -- believed of the gateway alone, as dp.analyst is: anybody can set a setting
+  witness jsonb := CASE WHEN session_user = 'dp_gateway' THEN NULLIF(current_setting('dp.witness', true), '') END;
   notices text := lower(NULLIF(current_setting('dp.notices', true), ''));
 BEGIN
   IF who IS NULL OR who = 'dp_planner' THEN
@@ -17,15 +19,15 @@ BEGIN
   IF notices NOT IN ('on', 'off', 'true', 'false', 'yes', 'no', '1', '0') THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'dp.notices must be on or off', HINT = 'SET dp.notices = on';
   END IF;
-  reply := dp._channel_ask(format('SELECT dp._charge(%L, %L, %L)', id, who, request), id);
-  IF NOT reply ?| ARRAY['answer', 'refusal'] THEN
-    reply := dp._channel_ask(format('SELECT dp._answer(%L)', id), id);
-  END IF;
+  reply := dp._ask(id, who, request, witness);
   IF reply ? 'refusal' THEN
     PERFORM dp._refuse(reply -> 'refusal');
   END IF;
   IF session_user <> 'dp_gateway' AND COALESCE(notices::boolean, current_setting('application_name') = 'psql') THEN
     RAISE NOTICE '%', reply #>> '{answer,notice,text}';
+  END IF;
+  IF session_user = 'dp_gateway' AND reply ? 'chain' THEN
+    RETURN (reply -> 'answer') || jsonb_build_object('chain', reply -> 'chain');
   END IF;
   RETURN reply -> 'answer';
 END $$;

@@ -13,7 +13,7 @@ CREATE FUNCTION dp.dp_count_request(
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object('version', 1, 'call', 'dp_count', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'count', 'argument', CASE what WHEN 'rows' THEN '*' END, 'distinct', what IS NOT DISTINCT FROM 'units')),
-    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
+    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings())
 $$;
 COMMENT ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) IS 'The request of a dp_count call.';
 REVOKE ALL ON FUNCTION dp.dp_count_request(regclass, text, double precision, double precision, double precision, double precision, text, text, boolean, regclass[], name[]) FROM PUBLIC;

@@ -18,7 +18,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
   SELECT jsonb_build_object('version', 1, 'call', 'dp_sum', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'sum', 'argument', argument, 'name', 'sum',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text, 'max_contribution', max_contribution::text)))),
-    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
+    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings())
 $$;
 COMMENT ON FUNCTION dp.dp_sum_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_sum call.';
 REVOKE ALL ON FUNCTION dp.dp_sum_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;

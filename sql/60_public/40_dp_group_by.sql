@@ -13,7 +13,7 @@ CREATE FUNCTION dp.dp_group_by_request(
   aliases    name[] DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object('version', 1, 'call', 'dp_group_by', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', to_jsonb(COALESCE(keys, '{}')),
-    'aggregates', to_jsonb(COALESCE(aggregates, '{}')), 'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
+    'aggregates', to_jsonb(COALESCE(aggregates, '{}')), 'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings())
 $$;
 COMMENT ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_group_by call.';
 REVOKE ALL ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;

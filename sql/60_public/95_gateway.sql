@@ -14,7 +14,7 @@ GRANT EXECUTE ON FUNCTION dp.warm() TO dp_gateway;
 
 CREATE FUNCTION dp.budget_totals() RETURNS TABLE (dataset text, epsilon numeric, epsilon_left numeric, used numeric, frozen boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT d.name, d.epsilon, s.epsilon, s.used, dp._frozen(d.incarnation)
+  SELECT d.name, d.epsilon, s.epsilon, s.used, dp._is_frozen(d.name)
   FROM dp.dataset d CROSS JOIN LATERAL dp._budget_left(d.name, NULL) s
 $$;
 COMMENT ON FUNCTION dp.budget_totals() IS 'Every dataset''s cap, what is left of it at its most spent partition, and the used part, for the proxy''s metrics: sums of charges, which are public facts; no role''s own figures.';

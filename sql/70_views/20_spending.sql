@@ -18,11 +18,12 @@ $$;
 COMMENT ON FUNCTION dp._question(jsonb) IS 'A request in the words of SQL, for who asked it.';
 REVOKE ALL ON FUNCTION dp._question(jsonb) FROM PUBLIC;
 
-CREATE FUNCTION dp._spending() RETURNS TABLE (at timestamptz, request_id uuid, who name, dataset text, kind text, call text, mechanism text, charge jsonb, accounts text, question text)
+CREATE FUNCTION dp._spending() RETURNS TABLE (at timestamptz, request_id uuid, who name, dataset text, kind text, call text, mechanism text, charge jsonb, accounts text, question text, owed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT l.at, l.request_id, CASE WHEN own.yes THEN l.who END, l.dataset, l.kind, CASE WHEN own.yes THEN l.call END, l.mechanism, l.charge,
          CASE WHEN own.yes THEN CASE l.scope ->> 'node' WHEN 'leaf' THEN 'partitions of ' || (l.scope ->> 'relation') WHEN 'relation' THEN 'relation ' || (l.scope ->> 'relation') ELSE 'root' END END,
-         CASE WHEN own.yes THEN CASE WHEN l.kind = 'return' THEN 'back from ' || (l.request ->> 'of') WHEN l.kind IN ('import', 'declassified') THEN l.charge -> 0 ->> 'synthetic' ELSE dp._question(l.request) END END
+         CASE WHEN own.yes THEN CASE WHEN l.kind = 'return' THEN 'back from ' || (l.request ->> 'of') WHEN l.kind = 'redact' THEN 'took the text out of ' || (SELECT string_agg(r.part ->> 'request_id', ', ') FROM jsonb_array_elements(l.request -> 'redacted') r(part)) WHEN l.kind IN ('import', 'declassified') THEN l.charge -> 0 ->> 'synthetic' WHEN l.kind IN ('failure', 'freeze', 'reopen') THEN NULL ELSE dp._question(l.request) END END,
+         EXISTS (SELECT FROM dp.entitlement e WHERE e.request_id = l.request_id)
   FROM dp.ledger l CROSS JOIN LATERAL (SELECT l.who = dp._who() AS yes) own
   WHERE EXISTS (SELECT FROM dp.role_allotment r WHERE r.dataset = l.dataset AND r.role = dp._who()) OR pg_has_role(session_user, 'dp_admin', 'MEMBER')
 $$;
@@ -30,5 +31,5 @@ COMMENT ON FUNCTION dp._spending() IS 'Rows of dp.spending for who asks.';
 REVOKE ALL ON FUNCTION dp._spending() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp._spending() TO dp_analyst, dp_gateway, dp_admin;
 CREATE VIEW dp.spending AS SELECT * FROM dp._spending();
-COMMENT ON VIEW dp.spending IS 'The ledger as you may see it: your own calls in full; of others mechanism, charge, time and an opaque request id (a literal in a question can be a secret). kind return: what was reserved for a fallback and not needed, given back.';
+COMMENT ON VIEW dp.spending IS 'The ledger as you may see it: your own calls in full; of others mechanism, charge, time and an opaque request id (a literal in a question can be a secret). kind return: what was reserved for a fallback and not needed, given back. owed: the charge was committed and its answer never drawn; the same question, asked again, draws it for nothing.';
 GRANT SELECT ON dp.spending TO dp_analyst, dp_gateway, dp_admin;

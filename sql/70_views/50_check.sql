@@ -9,7 +9,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     -- roles that must not touch rows; a superuser is reported as such
     SELECT 'analyst' AS what, r.oid, r.rolname FROM analysts r WHERE NOT r.rolsuper
     UNION ALL SELECT 'the role', r.oid, r.rolname FROM pg_roles r
-    WHERE r.rolname IN ('dp_analyst', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_reader', 'dp_facade', 'dp_planner') AND NOT r.rolsuper
+    WHERE (r.rolname IN ('dp_analyst', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_reader', 'dp_facade', 'dp_planner') OR r.rolname ~ '^dp_channel_[0-9]+$') AND NOT r.rolsuper
   ), parts AS (
     SELECT p.relation::oid AS part FROM protected p UNION SELECT i.inhrelid FROM parts JOIN pg_inherits i ON i.inhparent = parts.part
   ), views AS (
@@ -54,8 +54,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'error', p.relation::text, format('it shares rows with %s, which is protected too', k), 'One row has one account: detach the part, or unprotect one of them.'
   FROM protected p CROSS JOIN LATERAL dp._protected_kin(p.relation) k
   UNION ALL
-  SELECT 'warning', p.relation::text, 'rows could be moved between its partitions: every question is charged to the whole relation', format('ALTER TABLE %s ENABLE TRIGGER "~dp_partition_key"; it must have no inheritance children', p.relation)
+  SELECT 'warning', p.relation::text, 'rows could be moved between its partitions: every question is charged to the whole relation', format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "~dp_partition_key"; it must have no inheritance children', p.relation)
   FROM protected p WHERE p.partition_by IS NOT NULL AND NOT dp._partition_key_held(p.relation)
+  UNION ALL
+  SELECT 'warning', p.relation::text, format('subscription %I writes it, and it has partition accounts: the worker stops at the first update that moves a row to another partition', s.name),
+         'Unprotect it and protect it without partition_by and grid, or end the subscription.'
+  FROM protected p CROSS JOIN LATERAL dp._subscriptions(p.relation) s(name) WHERE p.partition_by IS NOT NULL
+  UNION ALL
+  SELECT 'warning', r.relation::text, format('it is not protected: the table that was protected under this name is now %s, and questions are answered from that', r.protected),
+         format('CALL dp.unprotect(%L), then protect, describe and publish %s: its accounts stay.', r.protected, r.relation)
+  FROM dp._renamed_away() r
+  UNION ALL
+  SELECT 'warning', l.name, format('it was published until it was dropped, at %s, and made again', l.at::timestamptz(0)),
+         format('CALL dp.publish(%L, %L%s)', l.name, l.kind, CASE WHEN l.columns IS NOT NULL THEN format(', columns => %L', l.columns) ELSE '' END || CASE WHEN l.comments THEN ', comments => true' ELSE '' END)
+  FROM dp.lost_publication l WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = to_regclass(l.name)) AND to_regclass(l.name) IS NOT NULL
   UNION ALL
   SELECT 'warning', f.oid::regprocedure::text, format('analysts may run it with the rights of %I, who can read protected rows', o.rolname), format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC and from analysts, unless it tells nothing about rows', f.oid::regprocedure)
   FROM pg_proc f JOIN pg_roles o ON o.oid = f.proowner
@@ -72,14 +84,30 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM protected p JOIN pg_constraint k ON k.contype = 'f' AND p.relation IN (k.conrelid, k.confrelid)
   JOIN protected q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> p.relation AND q.dataset = p.dataset WHERE p.unit = 'row' GROUP BY p.relation
   UNION ALL
-  SELECT 'error', d.name, 'its accounts are frozen: this ledger was restored or cloned', format('CALL dp.confirm_ledger(%L, add_epsilon => what was spent since the copy)', d.name)
-  FROM dp.dataset d WHERE dp._frozen(d.incarnation)
+  SELECT 'error', d.name, concat(w.problem, ' (' || (f.detail ->> 'elsewhere') || ')'), format(w.hint, d.name)
+  FROM dp.dataset d CROSS JOIN LATERAL dp._freeze_reasons(d.name) f
+  JOIN (VALUES ('incarnation', 'its accounts are frozen: its ledger was restored, copied or promoted', 'CALL dp.confirm_ledger(%L, add_epsilon => what the original may have spent that this copy lacks)'),
+               ('witness', 'its accounts are frozen: this ledger lacks charges that a proxy has seen', 'CALL dp.confirm_ledger(%L, add_epsilon => what was spent since the copy)'),
+               ('failures', 'its accounts are frozen: questions failed in a way that nobody foresaw', 'Find the places in the server''s log, then CALL dp.reopen(%L)'),
+               ('owner', 'its accounts are frozen: its owner stopped it', 'CALL dp.reopen(%L)')) w(reason, problem, hint) USING (reason)
+  UNION ALL
+  SELECT 'warning', 'dp.incarnation', format('the data directory is on %s, which makes inode numbers up: a copy of it that starts in another place is not noticed by itself', k.file_system),
+         'Keep the data directory on a local disk''s own file system (ext4, xfs, btrfs, zfs), and write a new confirmation down after every restore: docs/backup.md.'
+  FROM dp._disk() k WHERE k.inode IS NULL
   UNION ALL
   SELECT 'error', x.dataset, 'the accounts and the ledger disagree', 'Stop answering and restore the ledger from its export.'
   FROM dp._ledger_mismatch() x
   UNION ALL
-  SELECT 'error', c.shape, 'this form of question is closed after a failure next to rows', format('Find the cause in the server''s log, then CALL dp.reopen_shape(%L)', c.shape)
-  FROM dp.closed_shape c
+  SELECT 'notice', 'dp_ledger', 'no witness: whether a copy of the whole disk was put back cannot be seen', 'Give the proxy a state directory (proxy.state_dir) on another disk: docs/operations.md'
+  WHERE EXISTS (SELECT FROM dp.dataset) AND NOT EXISTS (SELECT FROM dp.chain_head h WHERE h.witnessed IS NOT NULL)
+  UNION ALL
+  SELECT 'error', t.dataset, t.problem, t.hint FROM jsonb_to_recordset(dp._engine('chain_problems', '{}')) AS t(dataset text, problem text, hint text)
+  UNION ALL
+  SELECT 'error', c.dataset, format('a question of %I is closed after an unforeseen failure (SQLSTATE %s)', c.who, c.sqlstate), format('Find %L in the server''s log, then CALL dp.reopen_question(%L)', c.place, c.request_id)
+  FROM dp.closed_question c
+  UNION ALL
+  SELECT 'error', a.role::text, format('two unforeseen failures closed its allotment in dataset %s', a.dataset), format('Find their places in the server''s log, then CALL dp.reopen(%L)', a.dataset)
+  FROM dp.closed_allotment a
   UNION ALL
   SELECT 'error', p.relation::text, format('an index or constraint of it calls %s, which PostgreSQL may run as dp_owner while it plans a question', f.oid::regprocedure),
          'Drop the index or constraint, or let a superuser read the function and own it.'
@@ -91,8 +119,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   JOIN pg_proc f ON f.oid = d.refobjid JOIN pg_roles r ON r.oid = f.proowner
   WHERE NOT r.rolsuper GROUP BY p.relation, f.oid
   UNION ALL
-  SELECT 'error', 'dp_ledger', 'there is no ledger channel: no question can be answered', 'A superuser runs CALL dp.repair_channel().'
-  WHERE NOT EXISTS (SELECT FROM pg_foreign_server s JOIN pg_user_mappings m ON m.srvid = s.oid WHERE s.srvname = 'dp_ledger' AND m.usename = 'dp_owner')
+  SELECT 'error', f.ftrelid::regclass::text, 'planning a question asks another server for estimates: whether that fails is decided there, perhaps by rows',
+         format('ALTER FOREIGN TABLE %s OPTIONS (%s use_remote_estimate ''false'')', f.ftrelid::regclass, CASE WHEN o.own IS NULL THEN 'ADD' ELSE 'SET' END)
+  FROM (SELECT DISTINCT part FROM parts) p JOIN pg_foreign_table f ON f.ftrelid = p.part JOIN pg_foreign_server s ON s.oid = f.ftserver
+  CROSS JOIN LATERAL (SELECT (SELECT x.option_value FROM pg_options_to_table(f.ftoptions) x WHERE x.option_name = 'use_remote_estimate') AS own,
+                             (SELECT x.option_value FROM pg_options_to_table(s.srvoptions) x WHERE x.option_name = 'use_remote_estimate') AS usual) o
+  WHERE COALESCE(o.own, o.usual, 'false')::boolean
+  UNION ALL
+  SELECT 'error', t.object, t.problem, t.hint FROM dp._trigger_problems() t
+  UNION ALL
+  SELECT 'error', 'time zones', format('the server has no data of the time zone %s: questions that name one are refused', string_agg(z, ', ')),
+         'apt-get install tzdata (PostgreSQL of Debian reads /usr/share/zoneinfo), then restart the server.'
+  FROM dp._missing_zones(ARRAY['Europe/Berlin', 'America/New_York', 'Asia/Kolkata']) z HAVING count(*) > 0
   UNION ALL
   SELECT 'warning', p.relation::text, format('column %I is not declared: nobody can use it', a.attname), format('CALL dp.describe_column(%L, %L, ...)', p.relation, a.attname)
   FROM protected p JOIN pg_attribute a ON a.attrelid = p.relation AND a.attnum > 0 AND NOT a.attisdropped
@@ -109,11 +147,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   SELECT 'notice', s.synthetic::text, format('it is declassified: what it shows of rows of %s is outside the guarantee', s.relation), 'dp.budget says so in relative_to, for ever.'
   FROM dp.synthetic s WHERE s.provenance = 'declassified'
   UNION ALL
-  SELECT 'warning', t.object, t.problem, t.hint FROM jsonb_to_recordset(dp._engine('turbo_problems', '{}')) AS t(object text, problem text, hint text)
-  WHERE EXISTS (SELECT FROM dp.turbo_view)
+  SELECT 'warning', t.object, t.problem, t.hint FROM dp._turbo_problems() t
+  UNION ALL
+  SELECT 'warning', p.relation::text, format('it has about %s rows, and max_rows says at most %s', a.rows, p.max_rows),
+         'Questions are still answered, but the bound on their size no longer holds: protect it with a larger max_rows.'
+  FROM protected p CROSS JOIN LATERAL (SELECT dp._rows_about(p.relation) AS rows) a WHERE p.max_rows IS NOT NULL AND a.rows >= 0.75 * p.max_rows
+  UNION ALL
+  SELECT 'notice', 'dp.engine_limits', format('limits of one question, twice its bound: %s rows and %s bytes of a join, %s bytes collected; a relation without max_rows counts for %s rows',
+         l.rows, l.bytes, l.memory, l.undeclared_rows), 'CALL dp.set_limits(rows => ..., bytes => ..., memory => ..., undeclared_rows => ...)'
+  FROM dp._limits() l
   UNION ALL
   SELECT 'warning', p.relation::text, 'it is protected but not published', format('CALL dp.publish(%L)', p.relation)
   FROM protected p WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = p.relation)
+  UNION ALL
+  SELECT 'warning', 'dp_ledger', 'the ledger channel logs in as dp_channel, as in 0.1.0: another private database of this cluster would break it', 'A superuser runs CALL dp.repair_channel().'
+  FROM pg_user_mappings m WHERE m.srvname = 'dp_ledger' AND m.usename = 'dp_owner' AND 'user=dp_channel' = ANY (m.umoptions)
   UNION ALL
   SELECT 'warning', p.relation::text, 'max_rows_per_unit is not declared: only users can be counted, not rows', 'Protect it with max_rows_per_unit.'
   FROM protected p WHERE p.unit = 'user' AND p.max_rows_per_unit IS NULL
@@ -138,12 +186,19 @@ COMMENT ON FUNCTION dp._problems() IS 'Rows of dp.check().';
 REVOKE ALL ON FUNCTION dp._problems() FROM PUBLIC;
 
 CREATE FUNCTION dp.check() RETURNS TABLE (severity text, object text, problem text, hint text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp._require_admin('dp.check');
-  RETURN QUERY SELECT p.severity, p.object, p.problem, p.hint FROM dp._problems() p
-    ORDER BY array_position(ARRAY['error', 'warning', 'notice'], p.severity), p.object, p.problem;
+  RETURN QUERY SELECT 'error', a.object, a.problem, a.hint FROM dp._attempts() a;
+  BEGIN
+    RETURN QUERY SELECT p.severity, p.object, p.problem, p.hint FROM dp._problems() p
+      ORDER BY array_position(ARRAY['error', 'warning', 'notice'], p.severity), p.object, p.problem;
+  EXCEPTION WHEN OTHERS THEN
+    -- some of it runs in Python: without the package that would hide what was just found
+    RETURN QUERY SELECT 'error', 'dp.check()', format('what is undeclared or leaks cannot be looked at: SQLSTATE %s', SQLSTATE),
+      'Mend what keeps every question from being answered, and run it again; if nothing does, the server''s log has a line of that time.';
+  END;
 END $$;
-COMMENT ON FUNCTION dp.check() IS 'What is undeclared or leaks: grants on raw tables, open catalogs, analysts with dangerous attributes, missing declarations, frozen or inconsistent ledgers. No row with severity error: ready.';
+COMMENT ON FUNCTION dp.check() IS 'What does not work, by trying (the channel, the engine and all that it needs), and what is undeclared or leaks: grants on raw tables, open catalogs, analysts with dangerous attributes, missing declarations, frozen or inconsistent ledgers. No row with severity error: ready.';
 REVOKE ALL ON FUNCTION dp.check() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.check() TO dp_admin;

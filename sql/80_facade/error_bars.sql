@@ -10,7 +10,7 @@ BEGIN
       ('dp_stderr', 'double precision', 'The standard deviation of the noise in one aggregate of the same query'),
       ('dp_decision', 'boolean', 'Whether the synthetic table of the session (dp.synthetic) was found to answer one aggregate of the same query within dp.tau')) AS v(name, result, what) LOOP
     EXECUTE format($make$
-      CREATE FUNCTION dp.%1$I(aggregate anyelement) RETURNS %2$s
+      CREATE OR REPLACE FUNCTION dp.%1$I(aggregate anyelement) RETURNS %2$s
       LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
       BEGIN
         RAISE EXCEPTION USING ERRCODE = 'DP003', MESSAGE = '%1$s() is answered by the proxy only',

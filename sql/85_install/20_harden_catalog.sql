@@ -16,7 +16,7 @@ BEGIN
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO pg_monitor', f.signature);
   END LOOP;
-  GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint() TO dp_owner;
+  GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn() TO dp_owner;
   REVOKE ALL ON pg_shdepend, pg_db_role_setting, pg_largeobject_metadata FROM PUBLIC;
   REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 END $$;

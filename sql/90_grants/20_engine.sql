@@ -1,2 +1,2 @@
-GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_control_checkpoint() TO dp_owner;
+GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_current_wal_insert_lsn() TO dp_owner;
 GRANT SELECT (oid, rolname, rolpassword, rolcanlogin, rolvaliduntil, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication) ON pg_catalog.pg_authid TO dp_auth;

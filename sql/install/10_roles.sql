@@ -1,5 +1,3 @@
--- Run by a superuser, in the private database:  psql -d mydb -f pg_epsilon_install.sql     (idempotent)
--- Before a restore, only the roles:              psql -v roles_only=1 -f pg_epsilon_install.sql
 DO $$
 DECLARE
   r record;
@@ -9,7 +7,7 @@ BEGIN
   END IF;
   FOR r IN SELECT * FROM (VALUES
       ('dp_owner',   'NOLOGIN', 'owns schema dp; the engine runs as this role'),
-      ('dp_channel', 'LOGIN NOINHERIT CONNECTION LIMIT 200', 'the ledger channel''s loopback login; may charge and answer, nothing else'),
+      ('dp_channel', 'NOLOGIN INHERIT CONNECTION LIMIT -1', 'group: the ledger channels'' loopback logins, one a private database; may charge and answer, nothing else'),
       ('dp_auth',    'NOLOGIN', 'reads SCRAM verifiers for one function'),
       ('dp_gateway', 'LOGIN', 'the proxy''s login; give it a password'),
       ('dp_admin',   'NOLOGIN', 'group: keeps the privacy policy'),

@@ -13,8 +13,40 @@ TABLE people
 SELECT FROM people
 == constant over rows | proxy DP002, direct 42501
 SELECT 1 FROM people
-== limit 0 | proxy DP002, direct 42501
+== limit 0 | proxy ok, direct 42501
 SELECT * FROM people LIMIT 0
+== a condition that is never true | proxy ok, direct 42501
+SELECT *, age + 1 FROM people WHERE 1 = 0 AND age = 37
+== the count of no rows | proxy ok=0, direct 42501
+SELECT count(*), max(age), string_agg(city, ',') FROM people WHERE false
+== a condition that is true for some row | proxy DP002, direct 42501
+SELECT * FROM people WHERE 1 = 0 OR age = 37
+== a false condition of something else | proxy DP002, direct 42501
+SELECT * FROM people WHERE (SELECT false) OR age = 37
+== a limit that only looks like 0 | proxy DP002, direct 42501
+SELECT * FROM people LIMIT '0'::int + 1
+== a limit of 0 inside, rows outside | proxy DP002, direct 42501
+SELECT p.* FROM people p LEFT JOIN (SELECT * FROM people LIMIT 0) q ON true
+== rows beside a false arm | proxy DP002, direct 42501
+SELECT age FROM people WHERE false UNION ALL SELECT age FROM people
+== except nothing | proxy DP002, direct 42501
+SELECT age FROM people EXCEPT SELECT age FROM people WHERE false
+== outer join kept by a false condition | proxy DP002, direct 42501
+SELECT p.age FROM people p LEFT JOIN customers c ON false
+== a write under LIMIT 0 | proxy DP002, direct 42501
+CREATE TEMP TABLE w (n int)
+---
+WITH i AS (INSERT INTO w SELECT age FROM people RETURNING n) SELECT * FROM i LIMIT 0
+== a CTE that a false reader shares | proxy DP002, direct 42501
+WITH p AS (SELECT age FROM people) SELECT (SELECT age FROM p WHERE false), (SELECT age FROM p LIMIT 1)
+== FOR UPDATE of no row | proxy DP002, direct 42501
+SELECT * FROM people LIMIT 0 FOR UPDATE
+== a bool that is none | proxy DP002/42804, direct 42501/42804
+SELECT * FROM people WHERE NOT ('f'::text = 'f')
+== CASE over rows | proxy DP002, direct 42501
+SELECT CASE WHEN false THEN 1 ELSE age END FROM people
+== a described statement is not run | proxy DP002, direct 42501
+SELECT * FROM people WHERE age = 37 OFFSET 0
 == quoted name | proxy DP002, direct 42501
 SELECT * FROM "people"
 == upper case name | proxy DP002, direct 42501

@@ -49,8 +49,12 @@ CALL dp.refresh('people')
 CALL dp.create_dataset('mine', epsilon => 100)
 == confirm a ledger | proxy 42883/42501, direct 42501
 CALL dp.confirm_ledger('people', add_epsilon => 0)
-== reopen a shape | proxy 42883/42501, direct 42501
-CALL dp.reopen_shape('public.people count')
+== reopen a dataset | proxy 42883/42501, direct 42501
+CALL dp.reopen('people')
+== freeze a dataset | proxy 42883/42501, direct 42501
+CALL dp.freeze('people')
+== reopen a question | proxy 42883/42501, direct 42501
+CALL dp.reopen_question('00000000-0000-0000-0000-000000000001')
 == repair the channel | proxy 42883/42501, direct 42501
 CALL dp.repair_channel()
 == harden again | proxy 42883/42501, direct 42501

@@ -31,6 +31,7 @@ def ask(text: bytes = b"SELECT count(*) FROM people WHERE id <> %d") -> bytes:
 
 
 GROUPED = b"SELECT sex, count(*) FROM people WHERE id <> %d GROUP BY sex"
+ROWS_ASKED = b"SELECT * FROM people"
 ONE = b"SELECT 1"
 BROKEN = b"SELECT 1 / 0"
 
@@ -62,9 +63,18 @@ CONVERSATIONS: dict[str, tuple[Conversation, list[str], tuple[int, int]]] = {
         (0, 0),
     ),
     "behind a refusal in the same pipeline": (
-        lambda: [parse(b"", b"SELECT * FROM people") + parse(b"q", ask()) + bind(b"", b"q") + execute(b"") + SYNC],
+        lambda: [
+            b"".join((parse(b"", ROWS_ASKED), bind(b"", b""), parse(b"q", ask()), bind(b"", b"q"), execute(b""), SYNC))
+        ],
         ["DP002"],
         (0, 0),
+    ),
+    "behind raw access that is described only": (
+        lambda: [
+            parse(b"p", ROWS_ASKED) + describe(b"S", b"p") + parse(b"", ask()) + bind(b"", b"") + execute(b"") + SYNC
+        ],
+        [],
+        (1, 1),
     ),
     "before an error in the same pipeline": (
         lambda: [parse(b"", ask()) + bind(b"", b"") + execute(b"") + parse(b"", b"nonsense") + SYNC],
@@ -98,7 +108,7 @@ CONVERSATIONS: dict[str, tuple[Conversation, list[str], tuple[int, int]]] = {
     ),
     "unnamed, replaced by a refused one": (
         lambda: [parse(b"", ask()) + SYNC, parse(b"", b"TABLE people") + SYNC, bind(b"", b"") + execute(b"") + SYNC],
-        ["DP002", "26000"],
+        ["DP002"],
         (0, 0),
     ),
     "unnamed, dropped by a simple query": (

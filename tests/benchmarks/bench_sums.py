@@ -120,7 +120,7 @@ def triangles(cluster: Cluster) -> list[Row]:
     start = time.perf_counter()
     counted = root.execute(plain.encode()).fetchone()
     base = time.perf_counter() - start
-    engine = root.execute("SELECT pid FROM pg_stat_activity WHERE usename = 'dp_channel'").fetchall()
+    engine = root.execute("SELECT pid FROM pg_stat_activity WHERE usename ~ '^dp_channel_'").fetchall()
     peak = max(peak_mb(pid) for (pid,) in engine)
     true = counted[0] if counted else 0
     note = f"{EDGES:,} edges, {VERTICES:,} vertices, {true:,} triangles, 16 levels up to 65,536; baseline: counting"

@@ -229,7 +229,7 @@ async def test_copy_of_an_answer(alice: Any, tmp_path: Any) -> None:
     assert refused.value.sqlstate == "DP002"
     with pytest.raises(asyncpg.PostgresError) as refused:
         await alice.copy_records_to_table("samples", records=[(1,)], columns=["id"])  # asks for a row's types first
-    assert refused.value.sqlstate == "DP002"
+    assert refused.value.sqlstate == "42501"
 
 
 async def test_listeners(drivers_stack: DriversStack, alice: Any) -> None:

@@ -190,6 +190,35 @@ def test_connections_spread_over_workers(pair: Proxy) -> None:
             assert connection.execute("SELECT current_user").fetchone() == ("alice",)
 
 
+def libraries_of(pid: int) -> set[str]:
+    """Python packages whose compiled parts a process has loaded."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.partition("/site-packages/")[2].partition("/")[0] for line in lines if "/site-packages/" in line}
+
+
+def test_what_the_proxy_and_the_engine_have_loaded(pair: Proxy) -> None:
+    """Supervisor and workers have nothing of the engine's; a channel that answered counts has OpenDP, no solver."""
+    notices: list[str] = []
+    with pair.connect() as alice:
+        alice.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        alice.execute("SET dp.notices = on")
+        assert alice.execute(COUNT.format(17)).fetchone() is not None
+    assert notices, "a count was answered"
+    supervisor = pair.process.pid
+    workers = [int(child) for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()]
+    assert len(workers) == 2
+    engine = {"opendp", "numpy", "numpy.libs", "highspy", "scipy", "scipy.libs", "matplotlib"}
+    for pid in (supervisor, *workers):
+        assert libraries_of(pid) & engine == set()
+    assert all("pglast" in libraries_of(pid) and "asyncpg" in libraries_of(pid) for pid in workers)
+    with pair.stack.cluster.connect() as root:
+        found = root.execute("SELECT pid FROM pg_stat_activity WHERE usename ~ '^dp_channel_'").fetchall()
+    loaded = [libraries_of(pid) for (pid,) in found]
+    assert any("opendp" in packages for packages in loaded)
+    assert not any(packages & {"highspy", "scipy", "scipy.libs", "matplotlib", "asyncpg"} for packages in loaded)
+    pair.hang_up()
+
+
 def test_a_cancel_finds_its_session_in_any_worker(pair: Proxy) -> None:
     """The cancel's own connection lands on either worker; ten of each session's go to both, but for one in 2^9."""
     sessions = workers_of(pair)

@@ -179,9 +179,14 @@ def test_gdesc(drivers_stack: DriversStack) -> None:
     assert described[7] == "now|timestamp with time zone" and "no result" in described[8]
 
 
-def test_gdesc_of_a_private_row_is_refused_like_the_row(drivers_stack: DriversStack) -> None:
-    done = psql(drivers_stack, "SELECT word FROM samples \\gdesc\n\\echo :LAST_ERROR_SQLSTATE\n", "-qAt")
-    assert done.stdout == "DP002\n" and "HINT:  Ask for aggregates" in done.stderr
+def test_gdesc_describes_a_private_row_which_stays_refused(drivers_stack: DriversStack) -> None:
+    """Names and types of columns are public; the row is not."""
+    done = psql(
+        drivers_stack,
+        "SELECT word FROM samples \\gdesc\nSELECT word FROM samples;\n\\echo :LAST_ERROR_SQLSTATE\n",
+        "-qAt",
+    )
+    assert done.stdout == "word|text\nDP002\n" and "HINT:  Ask for aggregates" in done.stderr
 
 
 def test_results_in_files_programs_and_variables(drivers_stack: DriversStack, tmp_path: Path, counted: str) -> None:

@@ -99,7 +99,7 @@ def _holds(cluster: Cluster, askers: Askers) -> None:
     with cluster.connect() as conn:
         released = dict(conn.execute("SELECT request_id::text, answer -> 'raw' FROM dp.release").fetchall())
         paid = {row[0] for row in conn.execute("SELECT request_id::text FROM dp.ledger").fetchall()}
-        assert one(conn, "SELECT count(*) FROM dp.closed_shape") == 0
+        assert one(conn, "SELECT count(*) FROM dp.closed_question") == 0
     assert askers.answers, "nobody was answered"
     assert set(askers.answers) <= paid
     for request_id, rows in askers.answers.items():
@@ -111,12 +111,12 @@ def _holds(cluster: Cluster, askers: Askers) -> None:
 def _quiet(cluster: Cluster) -> None:
     """A request that nobody waits for any more is charged all the same: not to be counted with the next ones."""
     with cluster.connect() as root:
-        assert soon(lambda: not backends(root, "usename IN ('alice', 'dp_channel') AND state = 'active'"))
+        assert soon(lambda: not backends(root, "usename ~ '^(alice|dp_channel_[0-9]+)$' AND state = 'active'"))
 
 
 def _backends(cluster: Cluster, who: str) -> list[int]:
     with cluster.connect() as conn:
-        rows = conn.execute("SELECT pid FROM pg_stat_activity WHERE usename = %s", [who]).fetchall()
+        rows = conn.execute("SELECT pid FROM pg_stat_activity WHERE usename ~ %s", [f"^{who}(_[0-9]+)?$"]).fetchall()
     return [row[0] for row in rows]
 
 

@@ -69,8 +69,9 @@ def test_cursors(node: Scenarios, drivers_stack: DriversStack) -> None:
 
 
 def test_refusals(node: Scenarios, drivers_stack: DriversStack) -> None:
-    *refusals, answer = node["refusals"]
-    assert [refused["code"] for refused in refusals] == ["DP002", "DP002", "DP003", "42703", "42501", "DP002", "DP002"]
+    *refusals, described, answer = node["refusals"]
+    assert [refused["code"] for refused in refusals] == ["DP002", "DP002", "DP003", "42703", "42501", "DP002"]
+    assert described == ["word"]  # names of columns are public, the row is not
     assert all(refused["hint"] for refused in refusals if refused["code"] != "42703")
     assert all(refused["severity"] == "ERROR" and refused["hidden"] == [] for refused in refusals)
     assert counted(drivers_stack, answer)

@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from pg_epsilon.accounting.charges import share
-from pg_epsilon.decide import bits, ranks, sums
+from pg_epsilon.decide import bits, ranks, sums, synthetic
 from pg_epsilon.decide import choice as choice_module
-from pg_epsilon.decide.grain import FINEST
-from pg_epsilon.mechanisms import additive, r2t
+from pg_epsilon.mechanisms import additive, covering, r2t
+from pg_epsilon.mechanisms.grain import FINEST
 
 Replace = Callable[[Any, str, Any], None]
 choice: Any = choice_module
@@ -162,7 +162,7 @@ def bound_with_exact_rows(replace: Replace) -> None:
         index = noise.first_above(gaps, sensitivity=b * grain, threshold_epsilon=part, query_epsilon=part, label=label)
         return len(counts) if index is None else index + 1
 
-    replace(sums, "bound", bound)
+    replace(covering, "bound", bound)
 
 
 def tau_of_zero(replace: Replace) -> None:
@@ -172,7 +172,7 @@ def tau_of_zero(replace: Replace) -> None:
 
 
 def one_row_in_hist(replace: Replace) -> None:
-    """Hist_med's noise for one row of a user, who has more (§14.8)."""
+    """Hist_med's noise for one row of a user, who has more (composition.md §14.8)."""
     sound = choice.Hist
     replace(choice, "Hist", lambda fraction, rows, epsilon: sound(fraction, 1, epsilon))
 
@@ -190,7 +190,7 @@ def sides_in_parallel(replace: Replace) -> None:
 
 
 def one_row_in_em(replace: Replace) -> None:
-    """EM_count's log-odds for one row of a user, who has more (§14.8)."""
+    """EM_count's log-odds for one row of a user, who has more (composition.md §14.8)."""
     sound = choice.Bit
     replace(choice, "Bit", lambda target, tau, rows, epsilon, form: sound(target, tau, 1, epsilon, form))
 
@@ -313,14 +313,13 @@ def mechanism_by_the_data(replace: Replace) -> None:
 def synthetic_answer_of_the_data(replace: Replace) -> None:
     """q of the synthetic table falls back on the private one where the copy has no row."""
     engine = _engine()
-    sound = engine._synthetic_answers
+    sound = synthetic.answers
 
-    def answers(request: Any, question: Any) -> Any:
-        found = sound(request, question)
+    def answers(found: Any, request: Any) -> Any:
         (row,) = engine.plpy.execute("SELECT count(*) AS n FROM decide.fare")
-        return tuple(Fraction(row["n"]) if a == 0 else a for a in found)
+        return tuple(Fraction(row["n"]) if a == 0 else a for a in sound(found, request))
 
-    replace(engine, "_synthetic_answers", answers)
+    replace(synthetic, "answers", answers)
 
 
 def half_of_the_split(replace: Replace) -> None:

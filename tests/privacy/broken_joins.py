@@ -11,14 +11,14 @@ Replace = Callable[[Any, str, Any], None]
 
 def second_owner_forgotten(replace: Replace) -> None:
     """An edge belongs to its first end only: the row of the other unit is truncated by nobody."""
-    from pg_epsilon.mechanisms import truncation_lp
+    from pg_epsilon.mechanisms import lp_bounds
 
-    sound = truncation_lp.merged
+    sound = lp_bounds.merged
 
     def merged(owners: Any, values: Any, labels: Any = None) -> Any:
         return sound(owners[:, :1], values, labels)
 
-    replace(truncation_lp, "merged", merged)
+    replace(lp_bounds, "merged", merged)
 
 
 def half_the_sensitivity(replace: Replace) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from pg_epsilon import entry, noise
 from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
+from pg_epsilon.engine import ready
 
 Number = int | Fraction | Decimal
 LOUD = frozenset({"debug", "log", "info", "notice", "warning", "error", "fatal"})
@@ -85,7 +86,14 @@ class Recorder:
         return max(0, *noisy)
 
     def first_above(
-        self, gaps: Sequence[int], *, sensitivity: Number, threshold_epsilon: Number, query_epsilon: Number, label: str
+        self,
+        gaps: Sequence[int],
+        *,
+        sensitivity: Number,
+        threshold_epsilon: Number,
+        query_epsilon: Number,
+        label: str,
+        fall: Number = 0,
     ) -> int | None:
         """Noted as the index that it returns, -1 for None: the whole run is one output (composition.md §13)."""
 
@@ -96,13 +104,16 @@ class Recorder:
                 threshold_epsilon=threshold_epsilon,
                 query_epsilon=query_epsilon,
                 label=label,
+                fall=fall,
             )
             return [-1 if index is None else index]
 
         cost = Fraction(threshold_epsilon) + Fraction(query_epsilon)
-        scale = float(Fraction(sensitivity) / Fraction(threshold_epsilon))
+        rise, down = Fraction(sensitivity), Fraction(fall)
+        scale = float(max(rise, down) / Fraction(threshold_epsilon))
         index = self._note("first_above", label, gaps, sensitivity, cost, scale, draw)[0]
-        self.draws[-1]["query_scale"] = float(Fraction(sensitivity) / Fraction(query_epsilon)).hex()
+        self.draws[-1]["query_scale"] = float((rise + down) / Fraction(query_epsilon)).hex()
+        self.draws[-1]["fall"] = str(down)
         return None if index < 0 else index
 
     def sparse_start(self, threshold: int, *, sensitivity: Number, epsilon: Number, label: str) -> int:
@@ -223,7 +234,9 @@ def replace(owner: Any, name: str, value: Any) -> None:
 
 def forget() -> None:
     """What the backend keeps between calls: a fresh backend must see the same (an answer's path is public)."""
-    for kept in (entry._plans, entry._pending, entry._facts, entry.catalog._policies):
+    entry.planning.forget()
+    entry.catalog._limits = None
+    for kept in (entry._plans, entry._pending, ready._facts, entry.catalog._policies):
         kept.clear()
 
 

@@ -133,7 +133,10 @@ def run(
                     forecast,
                     timeless(json.dumps(reply, sort_keys=True), clock),
                     found["draws"],
-                    [[timeless(str(part), clock) for part in statement] for statement in found["statements"]],
+                    [
+                        [unhashed(timeless(str(part), clock), statement) for part in statement]
+                        for statement in found["statements"]
+                    ],
                     found["said"] + notices,
                     difference(after, before),
                 )
@@ -168,10 +171,15 @@ def ask(conn: Connection, request_id: str, who: str, request: str) -> dict[str, 
     row = conn.execute("SELECT dp._charge(%s, %s, %s)", (request_id, who, request)).fetchone()
     assert row is not None
     if {"answer", "refusal"} & set(row[0]):
-        return dict(row[0])
+        return chainless(row[0])
     row = conn.execute("SELECT dp._answer(%s)", (request_id,)).fetchone()
     assert row is not None
-    return dict(row[0])
+    return chainless(row[0])
+
+
+def chainless(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply without the chain's new head, which holds a random salt and the time."""
+    return {name: value for name, value in reply.items() if name != "chain"}
 
 
 def accounts(conn: Connection, dataset: str) -> dict[Account, Spent]:
@@ -202,12 +210,17 @@ def tables(conn: Connection, clock: set[str]) -> dict[str, list[str]]:
     numbers = {row[0]: f"<return {number}>" for number, row in enumerate(ids, 1)}
     found = {}
     for (name,) in names:
-        rows = conn.execute(f"SELECT (to_jsonb(t) - '{{at,as_of,seq}}'::text[])::text FROM dp.{name} t").fetchall()
+        rows = conn.execute(
+            f"SELECT (to_jsonb(t) - '{{at,as_of,seq,{RANDOM}}}'::text[])::text FROM dp.{name} t"
+        ).fetchall()
         texts = [timeless(row[0], clock) for row in rows]
         found[name] = sorted(_RETURN_ID.sub(lambda m: numbers.get(m[0], m[0]), text) for text in texts)
     return found
 
 
+# of a link: its salt, and the digests that hold the salt or the time; what `answered` digests is compared
+RANDOM = "salt,asked,hash"
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _RETURN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -216,6 +229,11 @@ def timeless(text: str, clock: Iterable[str]) -> str:
     for reading in clock:
         text = text.replace(reading, "<clock>")
     return text
+
+
+def unhashed(part: str, statement: Sequence[Any]) -> str:
+    """A statement about the chain without its hashes, which hold a random salt, and the random ids of returns."""
+    return _RETURN_ID.sub("<id>", _HASH.sub("<hash>", part)) if "dp.chain" in str(statement[1]) else part
 
 
 def check_clock(clock: Iterable[str]) -> None:
@@ -304,13 +322,16 @@ def _log_of_run(draw: Mapping[str, Any], index: int) -> float:
 def _sensitivity(one: Mapping[str, Any], two: Mapping[str, Any]) -> Fraction:
     """What the draw's vectors differ by, in the norm in which its sensitivity was declared.
 
-    The gaps of AboveThreshold must all move in one direction, or its proof does not hold: else that counts as anything.
+    The gaps of AboveThreshold must move by -fall … sensitivity, or all by the opposite of that, or its proof does not
+    hold: else that counts as anything.
     """
     signed = [Fraction(a) - Fraction(b) for a, b in zip(one["exact"], two["exact"], strict=True)]
     changes = [abs(c) for c in signed]
     if one["kind"] == "first_above":
-        mixed = min(signed, default=Fraction(0)) < 0 < max(signed, default=Fraction(0))
-        return sum(changes, Fraction(one["declared"])) if mixed else max(changes, default=Fraction(0))
+        ends = -min(signed, default=Fraction(0)), max(signed, default=Fraction(0))
+        rise, fall = Fraction(one["declared"]), Fraction(one.get("fall", 0))
+        sound = any(down <= fall and up <= rise for down, up in (ends, ends[::-1]))
+        return Fraction(0) if sound else sum(changes, rise + fall)
     if one["kind"] == "gaussian":
         return sum((c * c for c in changes), Fraction(0))
     return max(changes, default=Fraction(0)) if one["kind"] == "select" else sum(changes, Fraction(0))

@@ -29,7 +29,8 @@ from fix_decide_tape import ladder, ranks
 from fix_privacy import LOADER, tap
 from pg_epsilon.decide.bits import Bit
 from pg_epsilon.decide.ranks import Hist
-from pg_epsilon.decide.sums import Bound, Sparse
+from pg_epsilon.decide.sums import Sparse
+from pg_epsilon.mechanisms.covering import Bound
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.noise import Noise, current
 from pg_epsilon.query.statistics import collect

@@ -17,21 +17,25 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_nothing_but_four_functions_for_the_channels_login(cluster: Cluster) -> None:
+def test_nothing_but_five_functions_for_the_channels_login(cluster: Cluster) -> None:
+    login = cluster.channel()
     with cluster.connect() as root:
         found = root.execute(
             "SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'dp'::regnamespace"
-            " AND has_function_privilege('dp_channel', p.oid, 'EXECUTE') ORDER BY 1"
+            " AND has_function_privilege(%s, p.oid, 'EXECUTE') ORDER BY 1",
+            [login],
         ).fetchall()
-        assert [name for (name,) in found] == ["_answer", "_charge", "_hello"]
+        assert [name for (name,) in found] == ["_answer", "_charge", "_count_start", "_hello", "_probe"]
         readable = root.execute(
             "SELECT c.oid::regclass FROM pg_class c"
             " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace)"
-            " AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege('dp_channel', c.oid, 'SELECT')"
+            " AND c.relkind IN ('r', 'v', 'p') AND has_any_column_privilege(%s, c.oid, 'SELECT')",
+            [login],
         ).fetchall()
         assert readable == []
-        groups = "SELECT count(*) FROM pg_auth_members WHERE member = 'dp_channel'::regrole"
-        assert one(root, groups) == 0
+        groups = "SELECT array_agg(roleid::regrole::text) FROM pg_auth_members WHERE member = %s::regrole"
+        assert one(root, groups, login) == ["dp_channel"]
+        assert one(root, "SELECT count(*) FROM pg_auth_members WHERE member = 'dp_channel'::regrole") == 0
         others = (
             "SELECT count(*) FROM pg_user_mappings WHERE srvname = 'dp_ledger' AND usename IS DISTINCT FROM 'dp_owner'"
         )
@@ -92,7 +96,7 @@ def test_the_channels_password_is_in_no_log(cluster: Cluster) -> None:
             for option in one(root, "SELECT umoptions FROM pg_user_mappings WHERE usename = 'dp_owner'")
         )
         assert len(options["password"]) == 64
-        verifier = one(root, "SELECT rolpassword FROM pg_authid WHERE rolname = 'dp_channel'")
+        verifier = one(root, "SELECT rolpassword FROM pg_authid WHERE rolname ~ '^dp_channel_'")
         assert verifier.startswith("SCRAM-SHA-256$")
     with cluster.connect("alice") as alice:
         count(alice)

@@ -241,7 +241,7 @@ def test_5_1_a_partition_that_no_row_can_have_closes_nothing(cluster: Cluster) -
         count(alice, table="regions", predicate="r IN (1, 32767, -32768, 40000)")
         count(alice, table="regions", predicate="r = 32767")
     with cluster.connect() as conn:
-        assert one(conn, "SELECT count(*) FROM dp.closed_shape") == 0
+        assert one(conn, "SELECT count(*) FROM dp.closed_question") == 0
 
 
 def test_10_3_an_answer_that_may_not_fit_is_refused_before_the_charge(cluster: Cluster) -> None:
@@ -294,7 +294,7 @@ def test_5_2_leaves_hold_only_while_rows_cannot_move(cluster: Cluster) -> None:
         count(alice, table="moved", predicate=week, epsilon=0.1)
         boss.execute('ALTER TABLE moved DISABLE TRIGGER "~dp_partition_key"')
         count(alice, table="moved", predicate=week, epsilon=0.1)
-        boss.execute('ALTER TABLE moved ENABLE TRIGGER "~dp_partition_key"')
+        boss.execute('ALTER TABLE moved ENABLE ALWAYS TRIGGER "~dp_partition_key"')
         count(alice, table="moved", predicate=week, epsilon=0.1)
         boss.execute("CREATE TABLE moved_too () INHERITS (moved)")
         count(alice, table="moved", predicate=week, epsilon=0.1)

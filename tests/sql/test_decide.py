@@ -507,6 +507,10 @@ def test_gaussian_noise_decides_on_a_renyi_dataset(cluster: Cluster, alice: Conn
     assert detail(alice, query, "curved_syn", tau=400, rho=0.1, mechanism="lm").decision is True
     with no_charge(cluster), refused("DP005", "lm"):
         decide(alice, query, "curved_syn", tau=400, rho=0.1, mechanism="em")
+    for mechanism in ("auto", "hist"):
+        with no_charge(cluster), refused("DP005", "no decider for a median or quantile takes a budget of kind rho"):
+            median = "SELECT median(age) FROM {table} WHERE age > 4"
+            decide(alice, median, "curved_syn", tau=4, rho=0.1, mechanism=mechanism)
 
 
 def test_partitions_are_charged_and_given_back_alone(cluster: Cluster, alice: Connection) -> None:
@@ -609,7 +613,7 @@ def test_another_decrease_than_the_returns_is_refused(
     detail(alice, "SELECT count(*) FROM {table}", "orders_syn", tau=1, epsilon=5, mechanism="lm")
     with undone(cluster) as root:
         root.execute("UPDATE dp.account SET spent_epsilon = spent_epsilon + 5 WHERE node = 'root' OR role = 'bob'")
-        bobs = "('census', 'bob', 'relation', 'public.adult', '', 9, 0)"
+        bobs = "('census', 'bob', 'relation', 'public.adult', '', 9, 0, NULL, '-infinity')"
         root.execute(f"INSERT INTO dp.account VALUES {bobs} ON CONFLICT DO NOTHING".encode())
         give_back(root, reserved)
         with refused("42501", NEVER):
@@ -697,8 +701,8 @@ def test_accounts_do_not_move_and_curves_do_not_bend_down(cluster: Cluster, alic
 MANY = """
 CREATE TEMP TABLE scope AS SELECT jsonb_build_object('node', 'leaf', 'relation', 'public.days', 'leaves', jsonb_agg(x)) AS s
   FROM (SELECT 'l' || i AS x FROM generate_series(1, 10000) i) x;
-INSERT INTO dp.account (dataset, role, node, relation_key, leaf_key, spent_epsilon)
-  SELECT 'days', r, 'leaf', 'public.days', 'l' || i, 2 FROM generate_series(1, 10000) i, unnest('{"",alice}'::name[]) r;
+INSERT INTO dp.account (dataset, role, period, node, relation_key, leaf_key, spent_epsilon)
+  SELECT 'days', r, '-infinity', 'leaf', 'public.days', 'l' || i, 2 FROM generate_series(1, 10000) i, unnest('{"",alice}'::name[]) r;
 INSERT INTO dp.ledger (request_id, who, dataset, kind, call, mechanism, charge, epsilon, delta, scope, policy_version)
   SELECT gen_random_uuid(), 'alice', 'days', 'charge', 'many', 'x', '[{"a": 1}, {"b": 2}]', 2, 0, s, 1 FROM scope;
 INSERT INTO dp.release (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)

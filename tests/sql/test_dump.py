@@ -21,7 +21,8 @@ from fix_cluster import PEOPLE, PRIVATE, ROLES, SHOP, Cluster, cluster_at_work, 
 from fix_ledger import balanced, count, no_charge, one, refused, spent
 
 KEPT = ["dataset", "relation_policy", "protection", "column_policy", "publication", "role_allotment", "account"]
-KEPT += ["synthetic", "ledger", "returned", "release", "ledger_export", "closed_shape"]
+KEPT += ["synthetic", "ledger", "returned", "release", "ledger_export", "closed_question", "closed_allotment", "freeze"]
+KEPT += ["engine_limits"]
 OVER_30 = "SELECT dp.dp_query(dp.dp_count_request('people', 'age > 30'))"
 ANSWERED: dict[str, Any] = {}
 
@@ -70,7 +71,10 @@ def source() -> Iterator[Cluster]:
             count(alice, table="bent", epsilon=0.1)
             count(alice, table="items", epsilon=1)
             ANSWERED.update(one(alice, OVER_30))
-        running.execute("INSERT INTO dp.closed_shape VALUES ('public.items group by')")
+        running.execute(
+            "SELECT dp._chain(dp._record_failure('shop', 'alice', 'key', 'dp_count', NULL, '22012', 'here:1', NULL))"
+        )
+        running.psql("CALL dp.set_limits(rows => 2000000000)", user="boss")
         with running.connect("boss") as boss:
             boss.execute("SELECT * FROM dp.export_ledger()").fetchall()
         yield running
@@ -136,7 +140,7 @@ def check_restored(source: Cluster, target: Cluster, dbname: str) -> None:
         with refused("DP005", "not frozen"):
             boss.execute("CALL dp.confirm_ledger('people', add_epsilon => 0)")
         errors = "SELECT object FROM dp.check() WHERE severity = 'error' AND problem NOT LIKE '%may connect to%'"
-        assert boss.execute(errors).fetchall() == [("public.items group by",), ("shop",)]
+        assert boss.execute(errors).fetchall() == [("shop",), ("shop",)]
 
 
 def check_confirmed(target: Cluster, dbname: str) -> None:

@@ -375,7 +375,10 @@ def test_the_relations_that_the_rewriter_sees(facade_cluster: FacadeCluster) -> 
         **{("clinic", name): "protected" for name in ("event", "frozen", "mixed", "patient", "visit")},
         **{("clinic", name): "view" for name in ("recent", "recent2")},
         ("clinic", "region"): "public",
-        **{("dp", name): "catalog" for name in ("budget", "cache_status", "published", "spending", "turbo")},
+        **{
+            ("dp", name): "catalog"
+            for name in ("budget", "cache_status", "published", "spending", "strategies", "turbo")
+        },
     }
     with facade_cluster.psycopg("facade") as root:
         assert all(one(root, "SELECT relname FROM pg_class WHERE oid = %s", r.oid) == r.name for r in listed)

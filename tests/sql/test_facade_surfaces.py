@@ -178,7 +178,7 @@ def test_who_may_connect(facade_cluster: FacadeCluster) -> None:
             ("nobody_special", False, False),
             ("dp_gateway", True, True),
             ("dp_reader", True, False),
-            ("dp_channel", True, False),
+            ("dp_channel", False, False),
         ):
             row = root.execute(
                 "SELECT has_database_privilege(%s, 'private', 'CONNECT'), "

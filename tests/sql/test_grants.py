@@ -21,6 +21,7 @@ INVOKERS = {
     "_partition_key_immutable": "compares two rows of a table whose types' casts are its owner's code",
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
+    "before_pg_upgrade": "grants on pg_catalog: a superuser's",
 }
 CALLS = {
     "dp_count",
@@ -36,6 +37,7 @@ CALLS = {
     "dp_decide",
     "dp_decide_detail",
     "dp_bound",
+    "dp_sum_workload",
 }
 DRAWS = {"_charge", "_answer", "_turbo", "_turbo_reply", "dp_query", *CALLS}
 ANALYSTS = {
@@ -49,6 +51,7 @@ ANALYSTS = {
     "dp_decide_plan_request",
     "dp_decide_plan_result",
     "dp_budget_left",
+    "dp_request_of",
     "dp_low",
     "dp_high",
     "dp_stderr",
@@ -57,6 +60,7 @@ ANALYSTS = {
     "_spending",
     "_published",
     "_cache_status",
+    "_strategies",
     "_turbo_views",
     *(name + suffix for name in CALLS for suffix in ("", "_request", "_result")),
 }
@@ -129,7 +133,7 @@ def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
     assert set(pinned) <= set(config)
 
 
-VIEWS = ["budget", "cache_status", "published", "spending", "turbo"]
+VIEWS = ["budget", "cache_status", "published", "spending", "strategies", "turbo"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_nobody_may_create_in_our_schemas(cluster: Cluster) -> None:
 
 ATTRIBUTES = {  # login, inherit, groups
     "dp_owner": (False, True, []),
-    "dp_channel": (True, False, []),
+    "dp_channel": (False, True, []),
     "dp_auth": (False, True, []),
     "dp_gateway": (True, True, ["dp_facade"]),
     "dp_admin": (False, True, []),
@@ -179,7 +183,7 @@ def test_roles(cluster: Cluster, role: str) -> None:
     assert row is not None
     assert tuple(row[:3]) == ATTRIBUTES[role]
     assert row[3] is False
-    assert (row[4] > 0) == (role == "dp_channel")
+    assert row[4] == -1
     assert row[5].startswith("pg_epsilon: ")
 
 
@@ -192,8 +196,11 @@ def test_the_install_script_can_run_again(cluster: Cluster) -> None:
 
 def test_other_databases_are_closed_to_the_channel(cluster: Cluster) -> None:
     cluster.execute("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC", dbname="postgres")
-    sql = "SELECT datname FROM pg_database WHERE datallowconn AND has_database_privilege('dp_channel', oid, 'CONNECT')"
-    granted = "SELECT datname FROM pg_database d, aclexplode(d.datacl) a WHERE a.grantee = 'dp_channel'::regrole"
+    login = cluster.channel()
+    sql = f"SELECT datname FROM pg_database WHERE datallowconn AND has_database_privilege('{login}', oid, 'CONNECT')"
+    granted = f"SELECT datname FROM pg_database d, aclexplode(d.datacl) a WHERE a.grantee = '{login}'::regrole"
+    groups = "SELECT datname FROM pg_database d, aclexplode(d.datacl) a WHERE a.grantee = 'dp_channel'::regrole"
+    assert column(cluster, groups) == [], "a grant to the group would open it to every database's channel"
     assert "private" in column(cluster, sql)
     assert "postgres" not in column(cluster, sql)
     assert set(column(cluster, granted)) == {"private"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,6 +19,7 @@ import pytest
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import refused
 from fix_tpch import load_graph, power_law_graph
+from fix_waiting import backends, once, soon
 
 EDGES = power_law_graph(400, 1200, 7)
 TRIANGLE = {
@@ -200,3 +205,101 @@ def test_refused(alice: psycopg.Connection[Any], more: dict[str, Any], sqlstate:
     aggregate = more.pop("aggregate", "count(*)")
     with refused(sqlstate, words):
         ask(alice, shape, aggregate, **more)
+
+
+SEATS = """
+CREATE TABLE seats (uid int NOT NULL, club int NOT NULL, fee numeric(8,2) NOT NULL);
+INSERT INTO seats SELECT 7 * plane + unit, 7 * plane + line, 139.82 FROM generate_series(0, 199) plane,
+  (VALUES (0,0),(0,1),(0,2),(1,0),(1,3),(1,4),(2,0),(2,5),(2,6),(3,1),(3,3),(3,5),(4,1),(4,4),(4,6),(5,2),(5,3),(5,6),
+          (6,2),(6,4),(6,5)) AS fano (line, unit);
+CALL dp.create_dataset('clubs', unit => 'user', epsilon => 1000);
+CALL dp.protect('seats', 'clubs', unit_column => 'uid', max_rows_per_unit => 3, max_rows => 20000);
+CALL dp.describe_column('seats', 'uid', bounds => '{0,100000}');
+CALL dp.describe_column('seats', 'club', bounds => '{0,100000}', max_rows_per_value => 3);
+CALL dp.describe_column('seats', 'fee', bounds => '{0,1000}', resolution => '0.01');
+CALL dp.publish('seats'); CALL dp.allot('alice', 'clubs', epsilon => 1000);
+"""
+THREE = (
+    "SELECT dp.dp_sum_r2t('seats', 'a.fee', 'a.club = b.club AND b.club = c.club AND a.uid < b.uid AND b.uid < c.uid',"
+    " epsilon => 0.1, resolution => 0.01, max_contribution => 0.02, joins => '{seats,seats}', aliases => '{a,b,c}',"
+    " fresh => true)"
+)
+
+
+@pytest.fixture(scope="module")
+def seats(graph: Cluster) -> Cluster:
+    graph.psql(SEATS, user="boss")
+    return graph
+
+
+def test_one_person_does_not_decide_between_an_answer_and_an_error(
+    seats: Cluster, alice: psycopg.Connection[Any]
+) -> None:
+    """Finding A1, on 200 Fano planes: in 0.1.0, DP006 with all users, and an answer without one of them."""
+    assert alice.execute(THREE).fetchone() is not None
+    with seats.connect("boss") as boss:
+        boss.execute("DELETE FROM seats WHERE uid = 0")
+    assert alice.execute(THREE).fetchone() is not None
+
+
+def solver_of(engine: int) -> int | None:
+    """The process that the channel's backend started."""
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            name, _, rest = (folder / "stat").read_text().rpartition(")")
+            if int(rest.split()[1]) == engine and "python" in name and rest.split()[0] != "Z":
+                return int(folder.name)
+    return None
+
+
+def engine_of(cluster: Cluster) -> int:
+    with cluster.connect() as root:
+        row = root.execute(
+            "SELECT pid FROM pg_stat_activity WHERE usename LIKE 'dp!_channel%' ESCAPE '!'"
+            " ORDER BY query_start DESC LIMIT 1"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def waits_for_solver(root: psycopg.Connection[Any], engine: int) -> bool:
+    """It answers, sleeps, and not for anything of PostgreSQL's."""
+    asleep = Path(f"/proc/{engine}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    busy = f"pid = {engine} AND state = 'active' AND wait_event IS NULL AND query LIKE '%!_answer%' ESCAPE '!'"
+    return asleep and backends(root, busy) == 1
+
+
+def test_a_solver_that_is_killed_is_replaced(seats: Cluster, alice: psycopg.Connection[Any]) -> None:
+    assert alice.execute(THREE).fetchone() is not None
+    first = solver_of(engine_of(seats))
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert alice.execute(THREE).fetchone() is not None
+    assert solver_of(engine_of(seats)) not in (None, first)
+
+
+def test_a_cancel_ends_the_wait_for_a_solver_and_the_solver(seats: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """A solver that stands still is waited for; the caller's cancel is heard all the same, and nothing stays behind."""
+    assert alice.execute(THREE).fetchone() is not None
+    engine = engine_of(seats)
+    solver = solver_of(engine)
+    assert solver is not None
+    os.kill(solver, signal.SIGSTOP)
+    with (
+        seats.connect() as root,
+        once(lambda: waits_for_solver(root, engine), alice.cancel),
+        pytest.raises(psycopg.errors.QueryCanceled),
+    ):
+        alice.execute(THREE)
+    assert soon(lambda: not Path(f"/proc/{solver}").exists())
+    assert alice.execute(THREE).fetchone() is not None
+
+
+def test_a_solver_ends_with_its_backend(seats: Cluster, alice: psycopg.Connection[Any]) -> None:
+    assert alice.execute(THREE).fetchone() is not None
+    engine = engine_of(seats)
+    solver = solver_of(engine)
+    assert solver is not None
+    with seats.connect() as root:
+        root.execute("SELECT pg_terminate_backend(%s)", [engine])
+    assert soon(lambda: not Path(f"/proc/{solver}").exists())

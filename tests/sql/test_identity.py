@@ -254,7 +254,7 @@ WHERE relname IN ('people', 'people_pkey')
 
 
 def test_the_callers_own_counters_and_explain_know_no_row(cluster: Cluster) -> None:
-    """The same on two data sets, even for a superuser's eyes: the rows are read in another backend (§10.1)."""
+    """The same on two data sets, even for a superuser: another backend reads the rows (composition.md §10.1)."""
 
     def seen() -> list[Any]:
         with cluster.connect(autocommit=False) as root:

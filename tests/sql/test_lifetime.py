@@ -124,6 +124,11 @@ def test_a_move_carries_what_was_spent(cluster: Cluster) -> None:
         for dataset, more in (("narrow", ""), ("curved", ""), ("other_unit", ", unit_column => 'id'")):
             with refused("DP005", "wider"):
                 boss.execute(f"CALL dp.protect('mover', '{dataset}'{more})")
+    with cluster.connect("boss") as boss, cluster.connect() as root:
+        root.execute("INSERT INTO dp.freeze (dataset, reason) VALUES ('mover', 'witness')")
+        with no_charge(cluster), refused("DP006", "'mover', which is frozen"):
+            boss.execute("CALL dp.protect('mover', 'wide')")
+        root.execute("DELETE FROM dp.freeze WHERE dataset = 'mover'")
     _protect_again(cluster, "mover", "wide")
     assert account(cluster, "wide") == {"root": Decimal("0.5")}
     with cluster.connect("alice") as alice, refused("DP001", "1.5 is left"):
@@ -272,7 +277,7 @@ def test_export_hands_out_everything_and_frees_the_drop(cluster: Cluster) -> Non
         root.autocommit = False
         rows: list[Any] = root.execute("SELECT * FROM dp.export_ledger()").fetchall()
         kinds = {kind for kind, _ in rows}
-        assert kinds == {"dataset", "account", "ledger"}
+        assert kinds == {"dataset", "head", "account", "ledger", "release", "chain"}
         assert sum(kind == "ledger" for kind, _ in rows) == charges(cluster)
         root.execute("DROP EXTENSION pg_epsilon CASCADE")
         assert one(root, "SELECT to_regclass('dp.ledger')") is None

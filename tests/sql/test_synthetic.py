@@ -269,12 +269,12 @@ def test_a_schema_of_its_own_is_opened_to_the_readers(world: World) -> None:
 def test_beyond_the_cap_nothing_is_registered(world: World, relation: str, amount: str, more: str) -> None:
     weight = ", weight => 'weight'" if relation == "orders" else ""
     world.register(relation, "dp", f"epsilon => {amount}{weight}")
-    before = world.rows("SELECT * FROM dp.account ORDER BY 1, 2, 3, 4, 5"), world.rows("SELECT * FROM dp.synthetic")
+    before = world.rows("SELECT a::text FROM dp.account a ORDER BY 1"), world.rows("SELECT * FROM dp.synthetic")
     for arguments in (f"epsilon => {more}", "epsilon => 0.0001, delta => 1e-5"):
         with refused("DP001", "declassify"):
             world.register(relation, "dp", arguments + weight)
     assert before == (
-        world.rows("SELECT * FROM dp.account ORDER BY 1, 2, 3, 4, 5"),
+        world.rows("SELECT a::text FROM dp.account a ORDER BY 1"),
         world.rows("SELECT * FROM dp.synthetic"),
     )
     world.balanced()
@@ -573,7 +573,6 @@ HARM = [
         "ALTER TABLE people_syn DISABLE ROW LEVEL SECURITY",
         "row-level security",
     ),
-    ("ALTER TABLE people_syn INHERIT people", "ALTER TABLE people_syn NO INHERIT people", "protected itself"),
     ("REVOKE SELECT ON people_syn FROM dp_owner", "GRANT SELECT ON people_syn TO dp_owner", "may not read"),
     (
         "CALL dp.publish('people_syn', 'public', '{id,age}')",

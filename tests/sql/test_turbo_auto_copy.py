@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
-from fix_ledger import one
+from fix_ledger import balanced, no_charge, one, refused
 
 ROWS = 20_000
 DIRECT = Decimal("0.00690775527899")  # ln(1000) / (0.05 * 20000)
@@ -58,3 +58,37 @@ def test_a_copy_pays_anew(cluster: Cluster) -> None:
     with cluster.connect("alice") as alice:
         assert DIRECT <= charge(alice, "a = 3") < DIRECT * Decimal("1.0001")
         assert charge(alice, "a = 4") == 0
+
+
+# as engine/witness.py writes it where a proxy has seen what this ledger lacks: the incarnation differs in nothing
+WITNESSED = """INSERT INTO dp.freeze (dataset, reason, detail) VALUES ('small', 'witness',
+  '{"heads": {"1": 99}, "totals": {"epsilon": "1", "delta": "0", "rdp": []}, "add": "add_epsilon => 0.5"}')"""
+
+
+def test_a_draw_that_costs_nothing_is_a_link(cluster: Cluster) -> None:
+    """A snapshot from before it lacks the link: behind the same proxy it would draw on the payment once more."""
+    with cluster.connect("alice") as alice, cluster.connect() as root:
+        head = "SELECT number FROM dp.chain_head WHERE dataset = 'small'"
+        charge(alice, "b = 0 AND a = 1")
+        before = one(root, head)
+        assert charge(alice, "b = 0 AND a = 2") == 0
+        assert one(root, head) == before + 1
+        assert charge(alice, "b = 0 AND a = 2") == 0
+        assert one(root, head) == before + 1, "a stored answer is no link"
+    balanced(cluster)
+
+
+@pytest.mark.parametrize("freeze", ["CALL dp.freeze('small')", WITNESSED], ids=["by its owner", "by a witness"])
+def test_nothing_is_drawn_on_an_earlier_payment_while_frozen(cluster: Cluster, freeze: str) -> None:
+    with cluster.connect("alice") as alice, cluster.connect() as root, cluster.connect("boss") as boss:
+        charge(alice, "b = 1 AND a = 1")
+        root.execute(freeze.encode())
+        with no_charge(cluster), refused("DP006", "frozen"):
+            charge(alice, "b = 1 AND a = 2")
+        assert charge(alice, "b = 1 AND a = 1") == 0  # a released answer stays readable
+        if freeze == WITNESSED:
+            boss.execute("CALL dp.confirm_ledger('small', add_epsilon => 0.5)")
+            assert charge(alice, "b = 1 AND a = 3") > 0, "the original may have drawn on what was paid"
+        else:
+            boss.execute("CALL dp.reopen('small')")
+            assert charge(alice, "b = 1 AND a = 5") == 0

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from fix_cluster import Cluster, private_cluster, standard
-from fix_ledger import balanced, one, refused
+from fix_ledger import balanced, forgive, one, refused
 
 ROWS = 20_000
 
@@ -122,11 +122,12 @@ def test_a_fail_stays_whatever_happens_next(cluster: Cluster) -> None:
     )
     with cluster.connect("alice") as alice, cluster.connect() as root:
         root.execute(STUMBLE)
-        with refused("DP006", "could not be completed"):
+        with refused("DP006", "nobody foresaw"):
             ask(alice, "trouble", "b = 1")
         assert root.execute(state).fetchall() == [(1, True)]
-        assert ledger(cluster, "trouble") == {"turbo epoch": 1, "turbo hard": 1}
+        assert ledger(cluster, "trouble") == {"turbo epoch": 1, "turbo hard": 1, "failure": 1}
         root.execute("DROP FUNCTION public.stumble() CASCADE")
+        forgive(cluster)  # such a failure closes its question (composition.md §10.3)
         assert ask(alice, "trouble", "a = 3")[0] in ("bypass", "histogram (PASS)", "noise after FAIL")
         assert ask(alice, "trouble", "b = 1")[0] in ("bypass", "noise after FAIL")
 
@@ -138,11 +139,12 @@ def test_an_error_before_any_payment_leaves_nothing(cluster: Cluster) -> None:
         with refused("DP006", "could not be completed"):
             ask(alice, "before", "b = 1")
         root.execute("DROP FUNCTION public.halt() CASCADE")
+        forgive(cluster)
         epochs = (
             "SELECT count(*) FROM dp.turbo_sv JOIN dp.turbo_view v USING (view) WHERE v.relation = 'before'::regclass"
         )
         assert one(root, epochs) == 0
-        assert ledger(cluster, "before") == {}
+        assert not ledger(cluster, "before").keys() - {"failure", "reopen"}
         assert ask(alice, "before", "b = 1")[0] == "noise after FAIL"
 
 
@@ -168,3 +170,37 @@ def test_another_incarnation_closes_every_epoch(cluster: Cluster) -> None:
     with cluster.connect("alice") as alice:
         assert ask(alice, "clone", "a = 6")[0] in ("histogram (PASS)", "noise after FAIL")
     assert ledger(cluster, "clone")["turbo epoch"] == before + 1
+
+
+def test_a_confirmation_of_nothing_leaves_epochs_open(cluster: Cluster) -> None:
+    """add_epsilon => 0 says that nobody asked anything elsewhere: what was paid for goes on (composition.md §12)."""
+    cluster.psql(table("still"), user="boss")
+    with cluster.connect("alice") as alice:
+        assert ask(alice, "still", "a = 1")[0] == "histogram (PASS)"
+    with cluster.connect() as root:
+        root.execute("UPDATE dp.incarnation SET timeline = timeline + 1")
+    with cluster.connect("alice") as alice, refused("DP006", "frozen"):
+        ask(alice, "still", "a = 2")
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.confirm_ledger('all', add_epsilon => 0)")
+    before = ledger(cluster, "still")["turbo epoch"]
+    with cluster.connect("alice") as alice:
+        assert ask(alice, "still", "a = 2")[0] in ("histogram (PASS)", "noise after FAIL")
+    assert ledger(cluster, "still")["turbo epoch"] == before
+
+
+def test_a_witness_closes_every_epoch_too(cluster: Cluster) -> None:
+    """A snapshot put back in place has the incarnation of the original, whose thresholds it must not use again."""
+    cluster.psql(table("snapshot"), user="boss")
+    with cluster.connect("alice") as alice:
+        assert ask(alice, "snapshot", "a = 1")[0] == "histogram (PASS)"
+    with cluster.connect() as root:
+        root.execute("INSERT INTO dp.freeze (dataset, reason) VALUES ('snapshot', 'witness')")
+    with cluster.connect("alice") as alice, refused("DP006", "frozen"):
+        ask(alice, "snapshot", "a = 2")
+    with cluster.connect("boss") as boss:
+        boss.execute("CALL dp.confirm_ledger('snapshot', add_epsilon => 0.1)")
+    before = ledger(cluster, "snapshot")["turbo epoch"]
+    with cluster.connect("alice") as alice:
+        assert ask(alice, "snapshot", "a = 2")[0] in ("histogram (PASS)", "noise after FAIL")
+    assert ledger(cluster, "snapshot")["turbo epoch"] == before + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pg_epsilon.engine import tasks
 from pg_epsilon.plan import Plan, make_plan
 from pg_epsilon.query.expression import FoldError
 from pg_epsilon.query.policy import Policy, policy_from_json
@@ -56,7 +57,6 @@ def document(**changes: Any) -> dict[str, Any]:
             "delta_add": "0",
             "orders": None,
             "default_epsilon": "0.1",
-            "frozen": False,
         },
         "columns": [
             column("id", "integer", 23, kind="opaque"),
@@ -94,7 +94,9 @@ def asked(policy: Policy, clock: float = 0, **members: Any) -> Request:
     def lookup(schema: str, name: str) -> Policy:
         return policy
 
-    return compile_request(body, lookup, fold, texts, encoding="UTF8", server_version=150000, clock=clock)
+    return compile_request(
+        body, lookup, fold, texts, encoding="UTF8", server_version=150000, clock=clock, kinds=tasks.KINDS
+    )
 
 
 def texts(query: str) -> Sequence[str | None]:

@@ -22,11 +22,12 @@ from fix_decide_tape import Fixed, ladder, ranks, violations
 from pg_epsilon.accounting.charges import Charge, total_pure, total_rdp
 from pg_epsilon.decide.averages import Direct
 from pg_epsilon.decide.bits import Bit, Form
-from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.ranks import Hist, HistOne
-from pg_epsilon.decide.sums import Bound, Sparse
+from pg_epsilon.decide.sums import Sparse
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.additive import Additive
+from pg_epsilon.mechanisms.covering import Bound
+from pg_epsilon.mechanisms.grain import Grained, grain_of
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.noise import current
 
@@ -285,6 +286,7 @@ def laws(values: Sequence[int], low: Fraction, high: Fraction, p: Fraction, e: D
     }
 
 
+@pytest.mark.long
 @FEW
 @given(values=VALUES, more=st.integers(0, TOP), low=LOWS, width=WIDTHS, fraction=FRACTIONS, epsilon=EPSILONS)
 def test_no_row_moves_a_bit_by_more_than_epsilon(
@@ -319,6 +321,7 @@ def divergence(one: Law, two: Law, order: Decimal) -> float:
     return found / (a - 1)
 
 
+@pytest.mark.long
 @FEW
 @given(values=VALUES, more=st.integers(0, TOP), low=LOWS, width=WIDTHS, fraction=FRACTIONS, epsilon=EPSILONS)
 def test_no_bit_s_divergence_exceeds_the_charge(

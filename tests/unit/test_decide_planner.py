@@ -134,6 +134,7 @@ def test_r2t_has_no_bound_without_a_guess_or_above_its_beta() -> None:
     assert tau_min("r2t_split", replace(guessed, beta=TWENTIETH / 2)) is not None
 
 
+@pytest.mark.long
 @SOME
 @given(st.lists(st.integers(0, 13), max_size=60))
 def test_svt_is_effective_where_its_bound_leaves_nothing_out(values: list[int]) -> None:
@@ -277,6 +278,7 @@ PUBLIC = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(database=None, deadline=None, max_examples=300)
 @given(PUBLIC)
 def test_a_table_is_of_what_can_be_asked_and_recommends_one_of_the_papers(facts: Facts) -> None:

@@ -258,6 +258,7 @@ QUOTES = ["--", "/*", "$$", "E'", "U&'"]
 PIECES = st.sampled_from(WORDS) | st.sampled_from(",();'\"{}.\\\n") | st.sampled_from(QUOTES)
 
 
+@pytest.mark.long
 @settings(database=None, deadline=None, max_examples=400)
 @given(st.lists(PIECES, max_size=14).map(" ".join) | st.text(max_size=60))
 def test_any_text_is_understood_or_refused(query: str) -> None:

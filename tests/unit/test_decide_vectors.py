@@ -24,10 +24,11 @@ from fix_decide_tape import ladder, ranks
 from pg_epsilon.accounting.margins import laplace_scale
 from pg_epsilon.decide.averages import Direct
 from pg_epsilon.decide.bits import Bit
-from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.ranks import Hist, HistOne
-from pg_epsilon.decide.sums import Bound, Sparse
+from pg_epsilon.decide.sums import Sparse
 from pg_epsilon.mechanisms.additive import Additive
+from pg_epsilon.mechanisms.covering import Bound
+from pg_epsilon.mechanisms.grain import Grained, grain_of
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.r2t import Ladder
 from pg_epsilon.mechanisms.ranks import Ranks
@@ -356,6 +357,7 @@ DRAWN["avg_direct"] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DRAWN)
 def test_decisions_as_drawn(name: str) -> None:
     """3,000 decisions with the real source: the number of ones within the 2e-9 tails of its binomial law.

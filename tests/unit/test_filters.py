@@ -106,6 +106,7 @@ def test_pure_tree_is_brute_force_over_units(calls: list[tuple[Scope, Charge]]) 
         assert all(spent.epsilon <= 2 for spent in brute.units.values())
 
 
+@pytest.mark.long
 @SOME
 @given(calls=st.lists(st.tuples(scopes, mixed), max_size=25))
 def test_renyi_tree_is_brute_force_over_units(calls: list[tuple[Scope, Charge]]) -> None:

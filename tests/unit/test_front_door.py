@@ -146,3 +146,9 @@ def test_outcomes(expected: str, sqlstate: str, rows: int, met: bool) -> None:
 def test_an_unknown_expectation_is_an_error() -> None:
     with pytest.raises(cluster.Failed):
         guided.Outcome("00000", 1, "").is_expected("okay")
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """pytest imports them by their names: two of one name cannot be run together."""
+    names = [file.name for file in (ROOT / "tests").rglob("test_*.py") if "node_modules" not in file.parts]
+    assert sorted(names) == sorted(set(names))

@@ -251,6 +251,7 @@ def test_importing_noise_imports_no_library() -> None:
     assert drawn == "[]\n"
 
 
+@pytest.mark.long
 def test_forked_backends_do_not_share_noise() -> None:
     """A parent that has drawn forks twice; three vectors of 40 cells at scale 1e6 agree with probability < 1e-200."""
     printed = run_python(

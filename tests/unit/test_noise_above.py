@@ -39,6 +39,7 @@ def misfit(draw: Run) -> float:
     return sum((seen[i] - RUNS * p) ** 2 / (RUNS * p) for i, p in law.items()) / float(chi2.isf(1e-9, len(law) - 1))
 
 
+@pytest.mark.long
 def test_the_law_of_a_run() -> None:
     """Chi-squared of 8,000 runs, level 1e-9 of its limit law (1e-6 is stated: see test_noise_distribution.py)."""
     assert misfit(lambda: run(GAPS)) <= 1
@@ -68,6 +69,7 @@ BROKEN: dict[str, Run] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BROKEN)
 def test_another_law_is_found(name: str) -> None:
     """Negative controls: the same comparison tells every wrong run apart (missed with probability below 1e-9:
@@ -95,6 +97,7 @@ def test_the_trials_beneath(u: int, t: int) -> None:
     assert abs(seen - RUNS * law) <= 6.5 * math.sqrt(RUNS * law * (1 - law))
 
 
+@pytest.mark.long
 @SOME
 @given(
     gaps=st.lists(st.tuples(st.integers(-30, 30), st.integers(0, 3)), min_size=1, max_size=6),

@@ -19,8 +19,8 @@ from pg_epsilon.noise import Noise
 from pg_epsilon.synthesis import sampling, tables
 from pg_epsilon.synthesis.ask import Layout, Synthesis
 from pg_epsilon.synthesis.choice import _measure
-from pg_epsilon.synthesis.marginals import Findings, Marginals, Phase, core, findings
-from pg_epsilon.synthesis.model import Model, Table, fitted
+from pg_epsilon.synthesis.marginals import Marginals, Phase, core, findings
+from pg_epsilon.synthesis.model import Findings, Model, Table, fitted
 from pg_epsilon.synthesis.statement import RECORD
 from pg_epsilon.synthesis.variables import Variable
 

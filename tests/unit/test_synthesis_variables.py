@@ -133,8 +133,7 @@ def asked(policy: Any = None, **changes: Any) -> Any:
 
 def test_the_default_is_every_published_column_with_declared_values() -> None:
     plan = asked()
-    assert [one.name for one in plan.request.synthesize.variables] == ["age", "sex", "day"]
-    assert plan.shape.endswith("synthesize")
+    assert [one.name for one in plan.request.kinds["synthesize"].variables] == ["age", "sex", "day"]
 
 
 def test_charges_add_up_to_the_budget() -> None:
@@ -156,12 +155,12 @@ def test_users_need_a_cap_and_scale_with_it() -> None:
 
 
 def test_keys_of_users_are_not_made_up_unless_asked_for() -> None:
-    assert "owner" not in [one.name for one in asked(user_policy()).request.synthesize.variables]
+    assert "owner" not in [one.name for one in asked(user_policy()).request.kinds["synthesize"].variables]
 
 
 def test_the_way_to_the_rows_keeps_the_measure() -> None:
     plan = asked(budget={"epsilon": "0.7"})
-    found = document(plan.request, plan.measures[0], [5])
+    found = document(plan.request.kinds["synthesize"], plan.measures[0], [5])
     _, measure, raw = read(found)
     assert measure == plan.measures[0]
     assert raw == [5]
@@ -204,4 +203,4 @@ def test_what_is_asked_tells_releases_apart() -> None:
     keys = {asked(synthesize={"bins": bins}).cache_key for bins in ("16", "17")}
     assert len(keys) == 2
     assert asked().cache_key == asked(synthesize={"columns": ["age", "sex", "day"], "bins": "128"}).cache_key
-    assert isinstance(asked().request.synthesize, Synthesis)
+    assert isinstance(asked().request.kinds["synthesize"], Synthesis)

@@ -246,7 +246,7 @@ def test_sums_are_tested_and_noised_on_their_lattice() -> None:
 
 
 def test_vanilla_pmw_never_bypasses_and_keeps_nothing() -> None:
-    """§6.8: always ready, rate alpha/8, the same x everywhere, no exact cache."""
+    """turbo.md §6.8: always ready, rate alpha/8, the same x everywhere, no exact cache."""
     printed = Calibration(PRICES.alpha, PRICES.beta, printed=True)
     view = View(DOMAIN, printed, mode="pmw")
     shelf, noise = books(), Scripted(False, False)

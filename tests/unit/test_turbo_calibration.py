@@ -56,6 +56,7 @@ def test_prices_of_a_tree() -> None:
     assert float(SPLIT.run_hard(60_000).amount) == pytest.approx(2.7646833e-3, rel=1e-7)
 
 
+@pytest.mark.long
 def test_the_price_of_a_synopsis() -> None:
     assert float(sum_quantile(128, BETA)) == pytest.approx(53.045, abs=6e-4)
     assert float(price(SPLIT, 128, 10_000).amount) == pytest.approx(53.045 / 500, rel=2e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -186,6 +187,7 @@ def test_no_decision_depends_on_the_data(asked: list[tuple[Query, tuple[int, int
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_a_synopsis_is_within_alpha_also_for_whoever_asks_for_what_came_out_high(gaussian: bool) -> None:
     """The bins that came out high, the worst box, a fixed one. beta = 0.05: of 600 at most 59 (p < 1e-6)."""
@@ -217,6 +219,7 @@ def _cells() -> list[Query]:
     return [mask_query(DOMAIN, np.arange(24) == v) for v in range(24)]
 
 
+@pytest.mark.long
 def test_fresh_and_mixed_answers_over_windows_are_within_alpha() -> None:
     """beta = 0.05: of 1,500 answers at most 120 (p < 1e-6); those asked again come from what was stored."""
     view, rng = View(DOMAIN, Calibration(ALPHA, Fraction(1, 20)), bits=5), np.random.default_rng(3)
@@ -313,34 +316,56 @@ def test_a_rényi_dataset_is_answered_with_gaussian_noise() -> None:
     assert {kind for kind, _, _ in noise.draws} == {"gaussian"}
 
 
+def _stored(data: bytes, unit: Decimal) -> Load:
+    found = Load.from_bytes(data, unit)
+    assert found is not None
+    return found
+
+
 @settings(database=None, deadline=None, max_examples=40)
 @given(st.lists(boxes, min_size=1, max_size=30), st.booleans())
 def test_a_load_is_stored_as_it_is(queries: list[Query], often: bool) -> None:
     unit, draw = unit_of(PRICES.direct(SCALE)), PRICES.direct(SCALE)
-    load = Load.empty(24, 7)
+    load = Load.empty(24, 7, unit)
     exact = np.zeros(24)
     for query in queries:
-        rise = load.needed(query, draw, unit) - load.level
-        load.take(query, draw, unit)
+        rise = load.needed(query, draw) - load.level
+        load.take(query, draw)
         query.put(exact, query.of(exact) + float(draw.amount))
         assert rise >= 0 and load.level * float(unit) >= exact.max() - 1e-12
         if often:
-            load = Load.from_bytes(bytes(bytearray(load.to_bytes())))
-    again = Load.from_bytes(load.to_bytes())
+            load = _stored(bytes(bytearray(load.to_bytes())), unit)
+    again = _stored(load.to_bytes(), unit)
     assert again.used.tolist() == load.used.tolist()
     assert (again.level, again.rent, again.since) == (load.level, load.rent, 7)
     assert load.level == int(load.used.max())
 
 
+@pytest.mark.parametrize("dearer", [True, False])
+def test_what_was_paid_by_another_price_pays_for_nothing(dearer: bool) -> None:
+    """Finding A10: an answer about other bins is paid by what was paid before (the control), unless that was less."""
+    books, noise = shelf(), Heard(silent=True)
+    halves = [box_query(DOMAIN, [[i], None, None]) for i in range(2)]
+    auto.answer([halves[0]], 0, 0, VIEW, books, noise)
+    before = spent(books)[0]
+    assert before == pytest.approx(DIRECT)
+    prices = replace(PRICES, alpha=ALPHA / 2) if dearer else PRICES
+    auto.answer([halves[1]], 0, 0, replace(VIEW, prices=prices), books, noise)
+    cost = float(prices.direct(SCALE).amount)
+    assert spent(books)[0] - before == pytest.approx(cost if dearer else 0)
+
+
 def test_a_large_load_is_stored_with_a_log() -> None:
     domain = Domain((100, 100))
-    unit, draw, load = unit_of(PRICES.direct(SCALE)), PRICES.direct(SCALE), Load.empty(10_000, 0)
+    unit, draw = unit_of(PRICES.direct(SCALE)), PRICES.direct(SCALE)
+    load = Load.empty(10_000, 0, unit)
     datas = []
     for i in range(100):
-        load.take(box_query(domain, [[i], None]), draw, unit)
+        load.take(box_query(domain, [[i], None]), draw)
         datas.append(load.to_bytes())
-        load = Load.from_bytes(datas[-1])
+        load = _stored(datas[-1], unit)
     assert load.level == -(-int(draw.amount / unit * 1000) // 1000) and set(load.used.tolist()) == {load.level}
-    old = Load.from_bytes(datas[49])  # a transaction that was rolled back: what is stored is older than what is known
+    # A transaction that was rolled back: what is stored is older than what is known.
+    old = _stored(datas[49], unit)
     assert old.used.reshape(100, 100)[:50].all() and not old.used.reshape(100, 100)[50:].any()
     assert len(datas[-1]) < 40_000

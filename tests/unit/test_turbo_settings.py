@@ -13,10 +13,10 @@ from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.turbo.bins import Domain
 from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.calibration import epoch_charge
+from pg_epsilon.turbo.payer import total
 from pg_epsilon.turbo.request import path_text
 from pg_epsilon.turbo.settings import KNOBS, check, is_auto, view_of
 from pg_epsilon.turbo.shown import candidates_text
-from pg_epsilon.turbo_payer import total
 
 DOMAIN = Domain((4, 2))
 ALPHA, BETA = Decimal("0.05"), Decimal("0.001")

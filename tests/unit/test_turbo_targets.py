@@ -19,6 +19,7 @@ from pg_epsilon.turbo.view import View
 PRICES = Calibration(Fraction(5, 100), Fraction(1, 1000))
 
 
+@pytest.mark.long
 def test_uniform_queries_of_one_table_cost_a_fifteenth_of_the_exact_cache() -> None:
     """70,000 queries, uniform over 34,425; off by more than alpha less often than beta."""
     load = merged(covid(), 1)
@@ -42,6 +43,7 @@ def test_a_stream_with_warm_start_costs_a_quarter_of_the_best_cache() -> None:
     assert turbo.violations < 0.001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [200, 1000, 3000])
 @pytest.mark.parametrize("kind", ["one table", "static", "stream"])
 def test_what_was_declared_is_never_a_tenth_dearer_than_the_best_single_method(kind: str, count: int) -> None:

@@ -207,6 +207,7 @@ def test_an_epoch_does_not_use_up_what_the_synopsis_needs() -> None:
 Script = list[tuple[int, bool, bool]]
 
 
+@pytest.mark.long
 @settings(database=None, deadline=None, max_examples=12)
 @given(
     st.integers(0, 99), st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=8, max_size=40)
@@ -310,6 +311,7 @@ def test_it_learns_what_is_not_noise() -> None:
     assert trust.step(2_000, 8_000, 10_000, 0.05, seen.gain(0.001)) == 0
 
 
+@pytest.mark.long
 def test_a_skewed_table_is_learnt_and_its_questions_pass() -> None:
     """A product of five marginals, conjunctions of one to three conditions, noise and thresholds of the right law."""
     domain, scale = Domain((8,) * 5), 400_000
@@ -341,11 +343,11 @@ def test_a_skewed_table_is_learnt_and_its_questions_pass() -> None:
 
 
 def test_a_copied_load_goes_its_own_way() -> None:
-    load, unit = Load.empty(DOMAIN.bins, 3), unit_of(PRICES.direct(SCALE))
-    load.take(boxes(1)[0], PRICES.direct(SCALE), unit)
+    load = Load.empty(DOMAIN.bins, 3, unit_of(PRICES.direct(SCALE)))
+    load.take(boxes(1)[0], PRICES.direct(SCALE))
     copy = load.copy()
     assert copy.to_bytes() == load.to_bytes()
-    copy.take(boxes(1)[0], PRICES.direct(SCALE), unit)
+    copy.take(boxes(1)[0], PRICES.direct(SCALE))
     assert (copy.rent, load.rent, int(load.used.max())) == (2 * load.rent, load.rent, load.level)
 
 

@@ -77,6 +77,7 @@ def test_gaussian_positive_parts_are_bounded_from_above() -> None:
         assert tail + stats.norm.sf(two) <= float(beta) / 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("terms", "cells", "t"), [(1, 1, 4.0), (1, 7, 9.0), (4, 1, 8.0), (8, 16, 40.0), (3, 2, 1.5)])
 def test_the_largest_error_over_one_attribute_is_a_mixture_of_gamma_variables(terms: int, cells: int, t: float) -> None:
     """Against 400,000 draws: off by more than 6 standard errors with probability below 1e-8."""

@@ -1,4 +1,4 @@
-"""Histograms that a backend keeps are those of the tables, bit by bit, also from a snapshot on (turbo_books.py)."""
+"""Histograms that a backend keeps are those of the tables, bit by bit, also from a snapshot on (turbo/sql_books.py)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from pg_epsilon.catalog_turbo import Part, View
 from pg_epsilon.turbo.bins import Domain, box_query
+from pg_epsilon.turbo.catalog import Part, View
 from pg_epsilon.turbo.histogram import Change, Event, Heuristic, Histogram
+from pg_epsilon.turbo.payer import Payer
 from pg_epsilon.turbo.sparse_vector import SparseVector
 from pg_epsilon.turbo.split import WHOLE
-from pg_epsilon.turbo_books import SqlBooks, Warm
-from pg_epsilon.turbo_payer import Payer
+from pg_epsilon.turbo.sql_books import SqlBooks, Warm
 
 QUERY = box_query(Domain((4,)), [{0, 1}])
 EVENT = Event(Change.BYPASS, QUERY.id, 0.25)
@@ -77,7 +77,7 @@ def test_a_past_that_was_rolled_back_is_noticed() -> None:
 
 
 def test_a_sparse_vector_that_could_not_be_written_is_rolled_back_like_anything_else() -> None:
-    """A cancel during that write is one reply, whether the test passed or failed (turbo_engine.py: `PaidFor`)."""
+    """A cancel during that write is one reply, whether the test passed or failed (turbo/engine.py: `PaidFor`)."""
 
     def cancelled(sql: str, types: Sequence[str], args: Sequence[Any]) -> list[dict[str, Any]]:
         if sql.startswith("INSERT INTO dp.turbo_sv"):

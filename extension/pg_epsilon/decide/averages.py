@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import lcm
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.decide.grain import grain_for
+from pg_epsilon.mechanisms.grain import grain_for
 from pg_epsilon.noise import NoiseSource
 
 

@@ -20,14 +20,15 @@ from pg_epsilon.decide.averages import Direct
 from pg_epsilon.decide.bits import Bit, Form
 from pg_epsilon.decide.estimator import Decided, Decision, Drawn, Estimated
 from pg_epsilon.decide.facts import facts_of
-from pg_epsilon.decide.grain import Grained, grain_of
 from pg_epsilon.decide.question import FALLBACK, PRINTED, Interval, Question, only_one_number
 from pg_epsilon.decide.ranks import Hist, HistOne
-from pg_epsilon.decide.sums import Sparse, doubling
+from pg_epsilon.decide.sums import Sparse
 from pg_epsilon.decimals import plain
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.mechanisms.additive import Additive
+from pg_epsilon.mechanisms.covering import doubling
 from pg_epsilon.mechanisms.estimators import Number, Truncated
+from pg_epsilon.mechanisms.grain import Grained, grain_of
 from pg_epsilon.mechanisms.quantile import Score
 from pg_epsilon.mechanisms.r2t import GEO, Ladder
 from pg_epsilon.mechanisms.ranks import Ranks
@@ -54,7 +55,7 @@ class Case:
     def ordinary(self, mechanism: str, share: Share, **parameters: object) -> Choice:
         """The answer by this mechanism at this share of the budget."""
         aggregate = replace(self.aggregate, parameters=replace(self.aggregate.parameters, **parameters))  # type: ignore[arg-type]
-        return self.build(replace(self.request, mechanism=mechanism, decide=None), aggregate, share)
+        return self.build(replace(self.request, mechanism=mechanism, kinds={}), aggregate, share)
 
     @property
     def step(self) -> Fraction:
@@ -172,6 +173,12 @@ def _mechanism(asked: str, facts: planner.Facts, question: Question, aggregate: 
     """The decider's name. With a fallback `auto` takes one that has an estimate, which is the fallback (§11), unless it
     cannot: EM_med has a bound on its domain, the private answer behind Hist_med has none."""
     offered = {one.name for one in planner.available(facts)}
+    if facts.rho is not None and facts.aggregate == planner.QUANTILE:
+        raise DPError(
+            OUT_OF_RANGE,
+            "no decider for a median or quantile takes a budget of kind rho",
+            "Ask with epsilon: SET dp.epsilon = 0.1, or epsilon => 0.1.",
+        )
     if asked == "auto":
         best = planner.recommend(facts) if facts.rho is None else "lm"
         if question.policy == FALLBACK and _BUILDERS[facts.aggregate, best].draws:
@@ -220,7 +227,7 @@ def _fine(measure: Additive) -> Grained:
 
 
 def _lm(case: Case) -> Built:
-    """LM_count, LM_sum: the ordinary answer's noise, compared (§4.1, §5.1)."""
+    """LM_count, LM_sum: the ordinary answer's noise, compared (dp-pqd.md §4.1, §5.1)."""
     choice = _additive(case, case.share)
     if not isinstance(choice.estimator, Number):
         raise ValueError("additive noise without a number")
@@ -230,7 +237,7 @@ def _lm(case: Case) -> Built:
 
 
 def _em_count(case: Case, form: Form) -> Built:
-    """The exponential mechanism on the bit (§4.2, §4.3); its one statistic is the count of LM_count."""
+    """The exponential mechanism on the bit (dp-pqd.md §4.2, §4.3); its one statistic is the count of LM_count."""
     choice = _additive(case, replace(case.share, amount=case.epsilon))
     if not isinstance(choice.estimator, Number):
         raise ValueError("a count without a number")
@@ -267,7 +274,10 @@ def _ladder(case: Case, truncation: str, share: Share) -> tuple[Ladder, Statisti
 
 
 def _svt(case: Case, theta: Decimal | None) -> Built:
-    """SVT_sum, basic (theta None) or improved (§5.3 to §5.5); levels in units of the declared resolution (§14.9)."""
+    """SVT_sum, basic (theta None) or improved (§5.3 to §5.5).
+
+    Levels are in units of the declared resolution (composition.md §14.9).
+    """
     values, interval = values_of(case.aggregate), case.lattice_interval
     check_rows(Facts.of(case.request, [case.aggregate]), values)
     levels = doubling(values.largest, values.ladder)

@@ -197,6 +197,20 @@ class Decision:
     def expected_error(self) -> Fraction | None:
         return None
 
+    @property
+    def reserved(self) -> tuple[Charge, ...]:
+        """The price of the answer behind the bit."""
+        return self.decided.reserved
+
+    @property
+    def variant(self) -> tuple[str, bool]:
+        """The decider, and whether an answer is behind its bit: what is released besides what is asked."""
+        return self.name, bool(self.reserved)
+
+    def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
+        """The answer's charges, where the released bit said that it is not needed."""
+        return self.decided.unused(raw)
+
     def outcome(self, raw: Sequence[int]) -> dict[str, Any]:
         """What is said of the decision: public values, the bit and, where there is one, the noisy estimate (§2.7)."""
         holds, estimate = self.decided.holds(raw), self.decided.estimate(raw)

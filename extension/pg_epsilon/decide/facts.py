@@ -9,8 +9,8 @@ from fractions import Fraction
 from pg_epsilon.choice_parts import Share
 from pg_epsilon.decide import planner
 from pg_epsilon.decide.question import Interval, Question
-from pg_epsilon.decide.sums import doubling
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.mechanisms.covering import doubling
 from pg_epsilon.query.aggregates import UNITS, Aggregate
 from pg_epsilon.query.request import Request
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.literals import identifier
+from pg_epsilon.query.copies import Copies, Synthetic
 from pg_epsilon.query.parse import ast, parse_expression
 from pg_epsilon.query.policy import Policy
 
@@ -19,59 +19,6 @@ TIES, PRINTED = "ties", "printed"
 _NO_COPY = (
     "dp.published lists synthetic tables; the owner adds one: CALL dp.register_synthetic(relation, synthetic, ...)."
 )
-
-
-@dataclass(frozen=True)
-class Synthetic:
-    """A registered synthetic copy of a protected relation: a public table (composition.md §11).
-
-    columns: name → type. weight: the column that says for how many rows one stands; None: for one. provenance: how it
-    came about; epsilon, delta: what that cost, if it is known. valid: it still has the columns it was registered with.
-    """
-
-    schema: str
-    name: str
-    columns: Mapping[str, str]
-    weight: str | None
-    provenance: str
-    epsilon: Decimal | None = None
-    delta: Decimal | None = None
-    valid: bool = True
-
-    @property
-    def qualified(self) -> str:
-        """schema.name, for people."""
-        return f"{self.schema}.{self.name}"
-
-    @property
-    def sql(self) -> str:
-        """schema.name, in generated SQL."""
-        return f"{identifier(self.schema)}.{identifier(self.name)}"
-
-
-class Copies(Protocol):
-    """What is registered, looked up."""
-
-    def of(self, policy: Policy) -> Sequence[Synthetic]:
-        """The copies of a relation."""
-        ...
-
-    def original(self, schema: str, name: str) -> tuple[str, str] | None:
-        """Schema and name of the relation that this table is a copy of."""
-        ...
-
-
-class _None:
-    """No synthetic table at all."""
-
-    def of(self, policy: Policy) -> Sequence[Synthetic]:
-        return ()
-
-    def original(self, schema: str, name: str) -> tuple[str, str] | None:
-        return None
-
-
-NONE_REGISTERED: Copies = _None()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.decide.grain import grain_for
+from pg_epsilon.mechanisms.grain import grain_for
 from pg_epsilon.noise import NoiseSource
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from pg_epsilon.decide.question import Question, Synthetic
+from pg_epsilon.decide.question import Question
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
 from pg_epsilon.query.aggregates import COLUMN, UNITS, Aggregate
+from pg_epsilon.query.copies import Synthetic
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.request import Request
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from pg_epsilon.decide.sums import Bound
 from pg_epsilon.mechanisms.additive import Additive
+from pg_epsilon.mechanisms.covering import Bound
+from pg_epsilon.mechanisms.grain import GRAIN
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.r2t import Ladder
-from pg_epsilon.mechanisms.r2t_join import GRAIN, JoinLadder
+from pg_epsilon.mechanisms.r2t_join import JoinLadder
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
 
@@ -46,6 +47,15 @@ class Estimator(Protocol):
     def margin(self, confidence: Decimal) -> Fraction | None: ...
 
     def expected_error(self) -> Fraction | None: ...
+
+
+@runtime_checkable
+class Joint(Protocol):
+    """One release for all aggregates of a block, in their order."""
+
+    def texts(self, raw: Sequence[int]) -> list[str | None]: ...
+
+    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]: ...
 
 
 def digits_of(step: Fraction) -> int:

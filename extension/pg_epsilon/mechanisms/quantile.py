@@ -32,14 +32,16 @@ def score(histogram: Histogram, size: int, fraction: Fraction, form: Score = "ti
     histogram: (point, rows) of the points that have rows, points in [0, size). A row more moves every score by at most
     max(p, 1 - p): n grows by one, so p n by p, and one of the two counts by 0 or 1.
     """
-    total = sum(count for _, count in histogram)
+    rows: dict[int, int] = {}
+    for point, count in histogram:  # never an error: a point beyond the lattice is its end (rule R5)
+        inside = min(max(point, 0), size - 1)
+        rows[inside] = rows.get(inside, 0) + max(count, 0)
+    total = sum(rows.values())
     target = fraction * total
     sizes: list[int] = []
     scores: list[Fraction] = []
     below, free = 0, 0
-    for point, count in sorted(histogram):
-        if not free <= point < size or count < 0:
-            raise ValueError("a histogram has each point of the lattice once, with its rows")
+    for point, count in sorted(rows.items()):
         if point > free:
             sizes.append(point - free)
             scores.append(-abs(below - target))

@@ -11,22 +11,19 @@ from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.margins import laplace_scale
-from pg_epsilon.errors import ReadFailed
+from pg_epsilon.mechanisms.grain import GRAIN
 from pg_epsilon.noise import Level, NoiseSource
 
 _WORK = Context(prec=50)
-# Answers are integers of 1/GRAIN of a value's unit, so that their rounding is small beside the least threshold, 1.
-GRAIN = 128
-MERGED_MAX = 4_000_000
 
 
 def sensitivity(t: int) -> int:
-    """How far one unit can move `Truncation.value(t)`, in 1/GRAIN: GRAIN t for Q, and t for the distance to Q.
+    """How far one unit can move `Truncation.value(t)`, in 1/GRAIN: GRAIN t, as |Q - Q'| <= t on neighbours.
 
-    Proof. value is an integer v with GRAIN Q - 1 < v <= GRAIN Q + t. On neighbours |Q - Q'| <= t, so
-    v - v' < GRAIN (Q - Q') + t + 1 <= (GRAIN + 1) t + 1, and both are integers.
+    Proof. The value is t floor(GRAIN Q / t + theta), a function of D and t alone. GRAIN Q / t moves by at most GRAIN,
+    an integer, and so does its floor. Rounding to multiples of the sensitivity costs no sensitivity.
     """
-    return (GRAIN + 1) * t
+    return GRAIN * t
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,11 @@ class JoinLadder:
         ratio = len(self.levels) / Fraction(self.beta)
         log = Fraction(_WORK.ln(_WORK.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
         moves = [sensitivity(t) for t in reversed(self.levels)]
-        return [Level(move, math.ceil(Fraction(laplace_scale(move, share)) * log)) for move in moves]
+        # a quarter of t more: `rounded` may be above GRAIN Q by that much
+        return [
+            Level(move, math.ceil(Fraction(laplace_scale(move, share)) * log + Fraction(move, 4 * GRAIN)))
+            for move in moves
+        ]
 
     def expected_error(self, t: int) -> float:
         """Penalty and noise if the largest contribution is just t, in units of the values."""
@@ -72,23 +73,30 @@ def core(rows: bytes | None, ladder: JoinLadder, noise: NoiseSource, label: str)
     """max(0, max_t(Q(D, t) + Lap(L t / epsilon) - (L t / epsilon) ln(L / beta))), in 1/GRAIN of a value's unit.
 
     rows: what `query.owners.owners_statement` sends; None for no rows. Q is the linear program of
-    mechanisms/truncation_lp.py. Guarantee: epsilon-DP for adding or removing one unit with every result row that it
-    has a part in. With probability 1 - beta/2 the answer is not above the true value.
+    mechanisms/truncation_lp.py, rounded to multiples of t/GRAIN. Guarantee: epsilon-DP for adding or removing one
+    unit with every result row that it has a part in. With probability 1 - beta/2 the answer is not above the true
+    value. Errors: none but a cancel, whatever the rows and the machine are.
     """
     import numpy as np  # not on the way of a count
 
-    from pg_epsilon.mechanisms.truncation_lp import Truncation, merged
+    from pg_epsilon.mechanisms.lp_bounds import merged
+    from pg_epsilon.mechanisms.lp_solver import shared
+    from pg_epsilon.mechanisms.truncation_lp import Truncation
 
-    if len(rows or b"") > MERGED_MAX * 8 * (ladder.owners + 1):
-        raise ReadFailed
+    solver = shared()
+    if rows:
+        solver.start()
     table = np.frombuffer(rows or b"", ">i8").astype(np.int64).reshape(-1, ladder.owners + 1)
     owners, last = table[:, :-1], table[:, -1]
     problem = Truncation(
-        merged(owners, np.ones(len(last), np.int64), last) if ladder.distinct else merged(owners, last)
+        merged(owners, np.ones(len(last), np.int64), last) if ladder.distinct else merged(owners, last), solver
     )
     thresholds: Sequence[int] = ladder.levels[::-1]
 
     def exact(level: int, need: int | None) -> int | None:
         return problem.value(thresholds[level], need)
 
-    return noise.highest(ladder.ladder(), exact, epsilon=Fraction(ladder.epsilon), label=label)
+    try:
+        return noise.highest(ladder.ladder(), exact, epsilon=Fraction(ladder.epsilon), label=label)
+    finally:
+        solver.forget()

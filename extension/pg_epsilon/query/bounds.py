@@ -10,7 +10,7 @@ no float is ever added, and the noise lattice clamps at 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import product
@@ -19,7 +19,7 @@ from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.query.expression import Expression, Kind
-from pg_epsilon.query.parse import ast, deparse, enums
+from pg_epsilon.query.parse import ast, children, deparse, enums
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.types import size_of, type_of
 
@@ -63,8 +63,8 @@ class Lattice:
     """The integers that stand for an argument's values: value = integer * step.
 
     sql: bigint (int4 up to SMALL) SQL of a row's integer in [low, high], NULL for NULL, total. ladder: how many
-    lattice units the owner's declared resolution has, which is where a ladder of thresholds starts (§14.9). whole:
-    the argument is of an integer type.
+    lattice units the owner's declared resolution has, which is where a ladder of thresholds starts
+    (composition.md §14.9). whole: of an integer type. exact: every value of the argument's type is a lattice point.
     """
 
     sql: str
@@ -73,6 +73,7 @@ class Lattice:
     step: Fraction
     whole: bool
     ladder: int = 1
+    exact: bool = field(default=False, compare=False)
 
     @property
     def rounds(self) -> bool:
@@ -138,9 +139,15 @@ def lattice(
             "Use tighter bounds or a coarser resolution.",
         )
     ladder = max(1, floor(known.unit / step)) if known.unit is not None and resolution is None else 1
-    whole = expression.kind is Kind.INT
-    sql = lattice_sql(expression, low, high, step)
-    return Lattice(sql, *ends, step, whole, ladder)
+    exact = resolution is None and expression.kind is not Kind.FLOAT and _has_steps(node, column_of)
+    return Lattice(lattice_sql(expression, low, high, step), *ends, step, expression.kind is Kind.INT, ladder, exact)
+
+
+def _has_steps(node: Any, column_of: ColumnOf) -> bool:
+    """Whether all columns in it have steps by their types, which no value lies between."""
+    if isinstance(node, ast.ColumnRef):
+        return type_of(column_of(node)).kind is Kind.INT or size_of(column_of(node)) is not None
+    return all(_has_steps(child, column_of) for child in children(node))
 
 
 def lattice_sql(expression: Expression, low: Fraction, high: Fraction, step: Fraction) -> str:
@@ -197,8 +204,7 @@ def column_range(column: Column) -> Range:
         ends = [number(value) for value in policy.domain or policy.edges or ()]
         if natural is None and policy.domain is not None and None not in ends:
             natural = _common(end for end in ends if end is not None)
-    known = [end for end in ends if end is not None]
-    if not known or len(known) < len(ends):
+    if not (known := [end for end in ends if end is not None]) or len(known) < len(ends):
         return Range(None, None, natural or declared, kind is Kind.INT, declared)
     return Range(min(known), max(known), natural or declared, kind is Kind.INT, declared)
 

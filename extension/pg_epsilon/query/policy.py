@@ -26,7 +26,6 @@ class Dataset:
     delta_add: Decimal
     orders: tuple[Decimal, ...]
     default_epsilon: Decimal | None
-    frozen: bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def _unique(document: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
 
 def _dataset(document: Mapping[str, Any]) -> Dataset:
     return Dataset(
-        **{name: document[name] for name in ("name", "unit", "accountant", "frozen")},
+        **{name: document[name] for name in ("name", "unit", "accountant")},
         epsilon=Decimal(document["epsilon"]),
         delta_rdp=Decimal(document["delta_rdp"]),
         delta_add=Decimal(document["delta_add"]),
@@ -164,6 +163,13 @@ def _tuple(items: Sequence[str] | None) -> tuple[str, ...] | None:
 def _digest(document: Mapping[str, Any]) -> str:
     """A name for the policy under which a cached answer holds; without OIDs and counters, which a restore changes."""
     facts = {k: v for k, v in document.items() if k not in ("version", "oid", "data_as_of", "published", "linked")}
-    facts["columns"] = [{k: v for k, v in c.items() if k != "type_oid"} for c in document["columns"]]
+    facts["columns"] = [
+        {k: _meaning(v) if k == "policy" else v for k, v in c.items() if k != "type_oid"} for c in document["columns"]
+    ]
     facts["dataset"] = {k: document["dataset"][k] for k in ("name", "unit", "accountant")}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _meaning(declared: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A column's declaration without what only bounds sizes: to declare that voids no answer."""
+    return None if declared is None else {k: v for k, v in declared.items() if k != "max_rows_per_value"}

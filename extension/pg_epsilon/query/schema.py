@@ -16,6 +16,7 @@ class ColumnPolicy:
     """The owner's declaration of one column (dp.describe_column); values are text outputs under ISO dates and UTC.
 
     kind: `opaque` (usable in predicates, no domain), `bounds` (lower, upper, resolution), `domain` or `edges`.
+    max_rows_per_value: so many rows share a value of it at most; it bounds sizes of joins, and no answer's meaning.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class ColumnPolicy:
     domain: tuple[str, ...] | None = None
     edges: tuple[str, ...] | None = None
     nullable: bool = True
+    max_rows_per_value: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.classes import Classes, Instance, Node, generators
+from pg_epsilon.query.extent import join_of, member
+from pg_epsilon.query.extent import step as on_the_way
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.policy import Dataset, Hop, Policy
+from pg_epsilon.query.sizes import Join
 from pg_epsilon.query.types import INT4, INT8, Item, Term, type_of
 
 _INTEGERS = frozenset({INT4.name, INT8.name, "pg_catalog.int2"})
@@ -25,7 +28,7 @@ class Source:
     per unit of each relation; None if one is undeclared. order: a total order of one unit's result rows, a function of
     those rows alone (§2.3). kappa: how many result rows of one unit an enforced cap may keep: the bound declared for a
     relation of which every result row has at most one row of each other; None if there is none. relations: the
-    protected ones, that one first. shape: what is closed if the statement fails.
+    protected ones, that one first. shape: what is closed if the statement fails. join: what bounds its size.
     """
 
     sql: str
@@ -39,6 +42,7 @@ class Source:
     kappa: int | None
     relations: tuple[Policy, ...]
     shape: str
+    join: Join
 
     @property
     def dataset(self) -> Dataset:
@@ -123,7 +127,33 @@ def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditio
         kappa=anchor.policy.max_rows_per_unit if anchor.policy and one and len(chosen) == 1 else None,
         relations=tuple(policies.values()),
         shape=" ".join(sorted({_shape_name(o) for o in occurrences})),
+        join=_join(occurrences, kept, conjuncts, classes),
     )
+
+
+def _join(
+    occurrences: Sequence[Occurrence], steps: Sequence[_Step], conjuncts: Sequence[Term], classes: Classes
+) -> Join:
+    """What bounds the size of the join: the equalities that are written, as PostgreSQL has them."""
+    nodes = _nodes(occurrences)
+    members = [member(o.alias, o.item.relation, o.policy) for o in occurrences]
+    members += [on_the_way(s.alias, f"{s.hop.schema}.{s.hop.name}", s.hop.referenced or "") for s in steps]
+    written = [(nodes[term.equates[0]], nodes[term.equates[1]]) for term in conjuncts if term.equates is not None]
+    ways = [((s.alias, s.hop.referenced or ""), (classes.row(s.source), s.hop.column)) for s in steps]
+    constants = [nodes[term.test.column] for term in conjuncts if term.test is not None and _is_constant(term)]
+    named = [frozenset(nodes[column][0] for column in term.columns if column in nodes) for term in conjuncts]
+    return join_of(members, [*written, *ways], constants, named)
+
+
+def _is_constant(term: Term) -> bool:
+    return term.test is not None and term.test.operator == "=" and len(term.test.values) == 1
+
+
+def _nodes(occurrences: Sequence[Occurrence]) -> dict[str, Node]:
+    """The SQL of each column → its node."""
+    return {
+        f"{o.alias}.{identifier(column)}": (o.alias, column) for o in occurrences for column in o.item.relation.columns
+    }
 
 
 def _integers(protected: Sequence[Occurrence]) -> bool:
@@ -191,13 +221,11 @@ def _classes(occurrences: Sequence[Occurrence], steps: Sequence[_Step], conjunct
     instances = [Instance(o.alias, o.table, o.item.relation.unique) for o in occurrences]
     instances += [Instance(step.alias, step.table, ((step.hop.referenced or "",),)) for step in steps]
     classes = Classes(instances)
-    nodes = {
-        f"{o.alias}.{identifier(column)}": (o.alias, column) for o in occurrences for column in o.item.relation.columns
-    }
+    nodes = _nodes(occurrences)
     for term in conjuncts:
         if term.equates is not None:
             classes.union(nodes[term.equates[0]], nodes[term.equates[1]])
-        if term.test is not None and term.test.operator == "=" and len(term.test.values) == 1:
+        if term.test is not None and _is_constant(term):
             classes.fix(nodes[term.test.column])
     for step in steps:
         if step.hop.same:

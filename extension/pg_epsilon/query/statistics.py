@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from pg_epsilon.query.aggregates import ROWS, UNITS
+from pg_epsilon.query.keys import Key
 from pg_epsilon.query.ladders import ONCE, Ladder, bucket, direct, over_buckets
 from pg_epsilon.query.request import Request
 
@@ -33,7 +34,7 @@ class Statistic:
     value: SQL of a row's integer, NULL contributes nothing. condition: boolean SQL, only such rows. clamp: with user
     units, the interval that one unit's total is clamped to, instead of a cap on its rows. levels: thresholds of the
     positive side, then of the negative one (a ladder); drop: a contribution above a threshold is left out instead of
-    cut.
+    cut. collected: bytes that an aggregate of the statement collects of each result row.
     """
 
     of: str
@@ -42,6 +43,7 @@ class Statistic:
     clamp: tuple[int, int] | None = None
     levels: tuple[tuple[int, ...], ...] = ()
     drop: bool = False
+    collected: int = 0
 
     @property
     def width(self) -> int:
@@ -60,6 +62,15 @@ def needs_row_cap(request: Request, statistics: Sequence[Statistic]) -> bool:
     if not request.source.has_user_units or kappa is None:
         return False
     return any(s.by_rows for s in statistics) or (any(s.of == UNITS for s in statistics) and kappa < request.cells)
+
+
+def columns(keys: int, statistics: Sequence[Statistic]) -> int:
+    """How many columns any intermediate result of the statement has at most.
+
+    Where several processes share a scan, each sends the keys and one column for each different aggregate: of a ladder
+    one for each threshold and two that all thresholds share. The number, sum and name of an interval are three more.
+    """
+    return keys + 3 + sum(s.width + 2 for s in statistics)
 
 
 def statement(request: Request, statistics: Sequence[Statistic]) -> str:
@@ -89,7 +100,7 @@ def _row_statement(request: Request, statistics: Sequence[Statistic]) -> str:
 def _grouped(request: Request, inner: str) -> str:
     """The groups of a SELECT whose first columns are the keys, those of the declared domains."""
     positions = ", ".join(str(i) for i in range(1, len(request.keys) + 1))
-    return f"SELECT * FROM ({inner} GROUP BY {positions}) AS g WHERE {_in_domain(request, 'g')}"
+    return f"SELECT * FROM ({inner} GROUP BY {positions}) AS g WHERE {in_domain(request.keys, 'g')}"
 
 
 def _ladders(request: Request, statistics: Sequence[Statistic], rows: str) -> str:
@@ -113,7 +124,7 @@ def _ladders(request: Request, statistics: Sequence[Statistic], rows: str) -> st
         for i in over_rows
     ]
     outer = f"SELECT {', '.join([*names, *_numbered(columns)])} FROM {intervals}"
-    return f"{outer} WHERE {_in_domain(request, 'g')}{_group_by(names)}" if names else outer
+    return f"{outer} WHERE {in_domain(request.keys, 'g')}{_group_by(names)}" if names else outer
 
 
 def _contribution(statistic: Statistic) -> str:
@@ -227,7 +238,7 @@ def _capped(request: Request, statistics: Sequence[Statistic]) -> str:
             columns.append(f"{s.value} AS v{i}")
     capped = needs_row_cap(request, statistics)
     columns += [f"{source.order} AS o"] if capped else []
-    inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+    inside = f" WHERE {in_domain(request.keys, 'q')}" if names else ""
     rows = f"(SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
     if not capped:
         return rows
@@ -263,7 +274,7 @@ def _flagged(request: Request, statistics: Sequence[Statistic]) -> str:
     for i, s in enumerate(statistics, 1):
         columns.append(f"{_flag(s)} AS f{i}")
         columns += [f"{s.value} AS v{i}"] if s.of in (SUM, HISTOGRAM) else []
-    inside = f" WHERE {_in_domain(request, 'q')}" if names else ""
+    inside = f" WHERE {in_domain(request.keys, 'q')}" if names else ""
     return f"({ONCE} SELECT {', '.join(columns)} FROM {source.sql}{source.where}) AS q{inside}"
 
 
@@ -293,7 +304,11 @@ def collect(
 ) -> dict[tuple[str | None, ...], list[Any]]:
     """The statement's rows → group → its integers in order; a histogram is one entry, a list of (point, rows)."""
     if any(s.of == OWNERS for s in statistics):
-        return {(): [row["b"] for row in rows]}
+        beside = range(1, sum(s.width for s in statistics if s.of != OWNERS) + 1)
+        return {
+            tuple(row[f"k{i}"] for i in range(1, keys + 1)): [*(int(row[f"a{i}"]) for i in beside), row["b"]]
+            for row in rows
+        }
     starts = [sum(s.width for s in statistics[:i]) for i in range(len(statistics))]
     points = {i for i, s in enumerate(statistics, 1) if s.of == HISTOGRAM}
     width = sum(s.width for s in statistics)
@@ -320,10 +335,10 @@ def _group_by(names: Sequence[str]) -> str:
     return f" GROUP BY {', '.join(names)}" if names else ""
 
 
-def _in_domain(request: Request, alias: str) -> str:
+def in_domain(keys: Sequence[Key], alias: str) -> str:
     """Keeps only declared keys, so that what reaches the core is bounded by a public number."""
     parts = []
-    for i, key in enumerate(request.keys, 1):
+    for i, key in enumerate(keys, 1):
         texts = ", ".join(_literal(value) for value in key.domain if value is not None)
         known = f"{alias}.k{i} = ANY (ARRAY[{texts}]::text[])"
         parts.append(f"({known} OR {alias}.k{i} IS NULL)" if None in key.domain else known)

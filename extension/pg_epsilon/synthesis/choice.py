@@ -105,14 +105,14 @@ def _measure(ask: Synthesis, rows: int, budget: Share) -> Marginals:
     return measure
 
 
-def document(request: Request, measure: Measure, raw: Sequence[int]) -> dict[str, Any]:
+def document(ask: Synthesis, measure: Measure, raw: Sequence[int]) -> dict[str, Any]:
     """What the table is made of: released integers and public facts. The inverse: `read`."""
-    if not isinstance(measure, Marginals) or request.synthesize is None:
+    if not isinstance(measure, Marginals):
         raise ValueError("not a synthesis")
     return {
         "total": max(raw[0], 0),
-        "columns": [one.to_json() for one in request.synthesize.variables],
-        "values": [one.value(f"u.c{i}") for i, one in enumerate(request.synthesize.variables, 1)],
+        "columns": [one.to_json() for one in ask.variables],
+        "values": [one.value(f"u.c{i}") for i, one in enumerate(ask.variables, 1)],
         "rows_per_unit": measure.rows,
         "rho": measure.rho,
         "ones": str(measure.ones),

@@ -21,7 +21,7 @@ from pg_epsilon.synthesis.ask import Layout
 from pg_epsilon.synthesis.statement import RECORD
 
 if TYPE_CHECKING:
-    from pg_epsilon.synthesis.model import Table
+    from pg_epsilon.synthesis.model import Findings, Table
     from pg_epsilon.synthesis.tables import Reals
 
 MOST_GROUPS = 256  # of one variable, in a table that is measured
@@ -168,21 +168,11 @@ def fineness(total: float, noise: Additive) -> float:
     return max(math.sqrt(total * _FINENESS * noise.deviation()), total / MOST_GROUPS)
 
 
-@dataclass(frozen=True)
-class Findings:
-    """Released integers, read: the total, each column's counts, the measured tables in order; variances of a cell."""
-
-    total: int
-    ones: tuple[Any, ...]
-    variance: float
-    tables: tuple[Table, ...]
-
-
 def findings(raw: Sequence[int], how: Marginals) -> Findings:
     """What `core` wrote so far."""
     import numpy as np
 
-    from pg_epsilon.synthesis.model import Table
+    from pg_epsilon.synthesis.model import Findings, Table
 
     numbers = iter(raw)
     total = next(numbers)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from pg_epsilon.synthesis.tables import Numbers, Reals, groups, on_simplex, quotient, smoothed, sums, with_sums
-
-if TYPE_CHECKING:
-    from pg_epsilon.synthesis.marginals import Findings
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,16 @@ class Table:
         if i == self.pair[0]:
             return self.pair[1], self.rows, self.columns, self.values
         return self.pair[0], self.columns, self.rows, self.values.T
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Released integers, read: the total, each column's counts, the measured tables in order; variances of a cell."""
+
+    total: int
+    ones: tuple[Any, ...]
+    variance: float
+    tables: tuple[Table, ...]
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """Turbo: a cache of differentially private answers to linear queries (spec/turbo.md; SOSP'23, corrected).
 
-Pure: no I/O and no plpy. What an algorithm reads and writes goes through `books.Books`, what it draws through
-`noise.NoiseSource`. All values are integers on a public lattice: counts, and sums in steps of 2^-bits.
+The algorithms are pure: what one reads and writes goes through `books.Books`, what it draws through
+`noise.NoiseSource`. All values are integers on a public lattice: counts, and sums in steps of 2^-bits. Around them, no
+plpy either: `catalog` and `sql_books` (Turbo's tables, by a function that runs SQL), `payer`, `engine` (one request),
+`dry` (a dry run), `owner` (what an owner does), `why` (why another mechanism answers).
 """

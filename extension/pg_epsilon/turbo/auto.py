@@ -293,7 +293,7 @@ class _Request:
                 runs.append(run)
                 for part in range(node.first, node.last + 1):
                     if self.scales[part]:
-                        needed = self._load(part).needed(query, run.draw, self._unit(part))
+                        needed = self._load(part).needed(query, run.draw)
                         levels[part] = max(levels.get(part, 0), needed)
         return _Plan(bought, runs, levels, why)
 
@@ -323,8 +323,9 @@ class _Request:
 
     def _load(self, part: int) -> Load:
         if part not in self.loads:
-            data, bins = self.books.note(LOAD, Node(0, part, part)), self.queries[0].domain.bins
-            self.loads[part] = Load.empty(bins, self._tally().asked) if data is None else Load.from_bytes(data)
+            data, unit = self.books.note(LOAD, Node(0, part, part)), self._unit(part)
+            found = None if data is None else Load.from_bytes(data, unit)
+            self.loads[part] = found or Load.empty(self.queries[0].domain.bins, self._tally().asked, unit)
         return self.loads[part]
 
     def _tally(self) -> Tally:
@@ -358,7 +359,7 @@ class _Request:
         for run in plan.runs:
             for part in range(run.node.first, run.node.last + 1):
                 if self.scales[part]:
-                    self._load(part).take(self.queries[run.asked], run.draw, self._unit(part))
+                    self._load(part).take(self.queries[run.asked], run.draw)
         for part in plan.bought:
             self._load(part).rent = 0
         if plan.bought and not self.outlook.partitioned:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-_HEAD = struct.Struct("<4sQQQI")  # magic, level, rent, since, bytes of the snapshot
+_HEAD = struct.Struct("<4s24sQQQI")  # magic, unit, level, rent, since, bytes of the snapshot
 _ENTRY = struct.Struct("<QI")  # amount, bytes of the query
-_MAGIC = b"TL1\0"
+_MAGIC = b"TL2\0"
 PARTS = 1 << 16
 """Units of a load that one answer by noise takes."""
 _FULL = (1 << 32) - 1
 _DIGITS = Decimal("1e-18")
+_UNIT_END = 28
 _SMALL_BINS = 4096
 _LOG_BYTES = 1 << 14
 _KEPT_BYTES = 128 << 20
@@ -43,36 +44,37 @@ def unit_of(direct: Draw) -> Decimal:
 
 class Load:
     """level: paid, in units; used: of that, by each bin (uint32). rent: paid since the last synopsis was bought; since:
-    how many queries the view had been asked when this partition was first.
+    how many queries the view had been asked when this partition was first. unit: what all of them count in.
 
-    Stored as a compressed snapshot of `used` and, for large domains, a log of what was taken since.
+    Stored as its unit, a compressed snapshot of `used` and, for large domains, a log of what was taken since. Units of
+    another price are other money: by a version whose formulas are dearer, they would be worth more than was paid.
     """
 
-    __slots__ = ("_key", "_log", "_snapshot", "level", "rent", "since", "used")
+    __slots__ = ("_key", "_log", "_snapshot", "level", "rent", "since", "unit", "used")
 
-    def __init__(self, used: Array, since: int) -> None:
-        self.used, self.level, self.rent, self.since = used, 0, 0, since
+    def __init__(self, used: Array, since: int, unit: Decimal) -> None:
+        self.used, self.level, self.rent, self.since, self.unit = used, 0, 0, since, unit
         self._snapshot, self._log = b"", bytearray()
         self._key: bytes | None = None
 
     @staticmethod
-    def empty(bins: int, since: int) -> Load:
+    def empty(bins: int, since: int, unit: Decimal) -> Load:
         import numpy as np
 
-        return Load(np.zeros(bins, np.uint32), since)
+        return Load(np.zeros(bins, np.uint32), since, unit)
 
     def copy(self) -> Load:
         """One that starts where this one is."""
-        made = Load(self.used.copy(), self.since)
+        made = Load(self.used.copy(), self.since, self.unit)
         made.level, made.rent = self.level, self.rent
         return made
 
-    def needed(self, query: Query, draw: Draw, unit: Decimal) -> int:
+    def needed(self, query: Query, draw: Draw) -> int:
         """The level, in units, that this draw needs: what it raises the level by is to be paid before. No change.
 
         Queries of a batch share no bin, so each one's need is the same whether or not the others draw.
         """
-        amount, cells = _units(draw, unit), query.of(self.used)
+        amount, cells = _units(draw, self.unit), query.of(self.used)
         if query.weights is None:
             found = max(self.level, int(cells.max(initial=0)) + amount)
         else:
@@ -81,10 +83,10 @@ class Load:
             raise OverflowError("a load beyond what its bins can count")
         return found
 
-    def take(self, query: Query, draw: Draw, unit: Decimal) -> None:
+    def take(self, query: Query, draw: Draw) -> None:
         """Note a draw, which was paid for."""
-        amount = _units(draw, unit)
-        rise = self.needed(query, draw, unit) - self.level
+        amount = _units(draw, self.unit)
+        rise = self.needed(query, draw) - self.level
         self._apply(query, amount)
         self.level, self.rent = self.level + rise, self.rent + rise
         data = query.to_bytes()
@@ -105,7 +107,7 @@ class Load:
     def to_bytes(self) -> bytes:
         if not self._snapshot or len(self.used) <= _SMALL_BINS or len(self._log) > _LOG_BYTES:
             self._snapshot, self._log = zlib.compress(self.used.astype("<u4").tobytes(), 1), bytearray()
-        head = _HEAD.pack(_MAGIC, self.level, self.rent, self.since, len(self._snapshot))
+        head = _HEAD.pack(_MAGIC, _text(self.unit), self.level, self.rent, self.since, len(self._snapshot))
         data = head + self._snapshot + bytes(self._log)
         self._key, _states[data] = data, self
         while len(_states) * self.used.nbytes > _KEPT_BYTES and len(_states) > 1:
@@ -113,20 +115,23 @@ class Load:
         return data
 
     @staticmethod
-    def from_bytes(data: bytes) -> Load:
-        """The inverse of `to_bytes`. What was stored last is remembered by its bytes, and handed out once: two
-        partitions may have equal ones, and each then changes its own."""
+    def from_bytes(data: bytes, unit: Decimal) -> Load | None:
+        """The inverse of `to_bytes`; None for what was stored by another unit, or by a version that named none.
+
+        What was stored last is remembered by its bytes, and handed out once: two partitions may have equal ones, and
+        each then changes its own.
+        """
         import numpy as np
 
+        if data[:_UNIT_END] != _MAGIC + _text(unit):
+            return None
         known = _states.pop(data, None)
         if known is not None:
             return known._forgotten()
-        magic, level, rent, since, size = _HEAD.unpack_from(data)
-        if magic != _MAGIC:
-            raise ValueError("not a load")
+        _, _, level, rent, since, size = _HEAD.unpack_from(data)
         at = _HEAD.size + size
         snapshot = data[_HEAD.size : at]
-        made = Load(np.frombuffer(zlib.decompress(snapshot), "<u4").astype(np.uint32), since)
+        made = Load(np.frombuffer(zlib.decompress(snapshot), "<u4").astype(np.uint32), since, unit)
         while at < len(data):
             amount, length = _ENTRY.unpack_from(data, at)
             at += _ENTRY.size + length
@@ -151,3 +156,8 @@ _states: OrderedDict[bytes, Load] = OrderedDict()
 
 def _units(draw: Draw, unit: Decimal) -> int:
     return int((draw.amount / unit).to_integral_value(rounding=ROUND_CEILING))
+
+
+def _text(unit: Decimal) -> bytes:
+    """A unit in 24 bytes: equal ones, however they are written, have equal texts."""
+    return format(unit.quantize(_DIGITS), "f").encode().ljust(24, b"\0")

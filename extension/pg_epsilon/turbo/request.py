@@ -11,7 +11,6 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from pg_epsilon.catalog_turbo import View
 from pg_epsilon.decimals import plain
 from pg_epsilon.query.aggregates import COLUMN, ROWS, Aggregate
 from pg_epsilon.query.attributes import Attribute, NotBins, key_of_bins, truth, values_of_bins
@@ -22,6 +21,7 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.query.source import table
 from pg_epsilon.query.types import Item, Texts
 from pg_epsilon.turbo.bins import Domain, Query, Term, box_query, mask_query, sum_queries
+from pg_epsilon.turbo.catalog import View
 from pg_epsilon.turbo.view import Answer
 
 SUM_BITS = 20  # a sum's values are rounded to 2^-20 of their bound
@@ -87,7 +87,7 @@ def unfit(request: Request, view: View) -> str | None:
     """Why a request asks for something else than the view's accuracy, or better, of its relation; None: it does not."""
     budget, policy = request.budget, request.policy
     alpha, beta = budget.alpha, budget.beta
-    if budget.kind != "accuracy" or alpha is None or beta is None or request.decide is not None:
+    if budget.kind != "accuracy" or alpha is None or beta is None or request.kinds:
         return "it is not asked by alpha and beta"
     unless = {
         f"alpha is below {plain(view.alpha)}, its own": alpha >= view.alpha,

@@ -7,13 +7,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from pg_epsilon.catalog_turbo import View
+from pg_epsilon.accounting.words import notice_text
 from pg_epsilon.decimals import plain
 from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
 from pg_epsilon.mechanisms.group_by import groups
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
-from pg_epsilon.plan import notice_text
 from pg_epsilon.query.request import Request
+from pg_epsilon.turbo.catalog import View
 from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
 from pg_epsilon.turbo.view import Answer
 

@@ -137,7 +137,7 @@ class Trust:
         self._histogram = books.node(WHOLE)
         self._evidence = Evidence.from_bytes(books.note(EVIDENCE, WHOLE))
         alone = books.note(LOAD, ALONE)
-        self._alone = Load.from_bytes(alone) if alone else None
+        self._alone = Load.from_bytes(alone, unit) if alone else None
         self._state = books.sparse_vector(KEY)
 
     @property
@@ -269,7 +269,7 @@ class Trust:
             return rise
         before = self._alone.rent
         for query in queries:
-            self._alone.take(query, self._direct, self._unit)
+            self._alone.take(query, self._direct)
         return self._alone.rent - before
 
     def _keep(self) -> None:

@@ -122,7 +122,7 @@ BEGIN
   EXECUTE pg_catalog.format('GRANT CREATE ON DATABASE %I TO dp_facade', facade);
   IF private IS NOT NULL THEN
     EXECUTE pg_catalog.format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', private);
-    EXECUTE pg_catalog.format('GRANT CONNECT ON DATABASE %I TO dp_gateway, dp_channel, dp_reader, dp_admin', private);
+    EXECUTE pg_catalog.format('GRANT CONNECT ON DATABASE %I TO dp_gateway, dp_reader, dp_admin', private);
   END IF;
 
   FOR item IN SELECT pg_catalog.unnest(ARRAY['epsilon', 'rho', 'alpha', 'beta', 'mechanism', 'confidence', 'synthetic', 'synthetic_policy',

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from pg_epsilon.query.parse import ast
 
@@ -15,10 +15,38 @@ from .bars import Bar
 from .frames import Leaf, bare_columns
 from .names import Relation
 from .positions import aligned, clause, location
-from .tree import expression_text, strings, substitute, walk
+from .tree import expression_text, quote_identifier, strings, substitute, walk
 
 # The engine's words for a place in a predicate (query/request.py).
 _PLACE = re.compile(r'At character (\d+) of the predicate, near "(.*)"\.', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A sum over groups of which running totals are shown (running.py). aggregate, key: numbers from 0.
+
+    descending: from the last group of the key on; alone: the groups' own sums are shown too.
+    """
+
+    aggregate: int
+    key: int
+    descending: bool
+    alone: bool
+
+
+class Arms(Protocol):
+    """Blocks that one call may answer (workloads.py)."""
+
+    @property
+    def arms(self) -> tuple[QueryBlock, ...]: ...
+
+    def request(self, constants: Mapping[int, Any], settings: Mapping[str, Any], budget: Mapping[str, str]) -> Any:
+        """The request of all of them. Error: DP003."""
+        ...
+
+    def parts(self, answer: Mapping[str, Any]) -> Iterator[tuple[QueryBlock, dict[str, Any]]]:
+        """Each of them, and what it would have been answered alone."""
+        ...
 
 
 @dataclass
@@ -29,7 +57,7 @@ class QueryBlock:
     None). keys, where: resolved expressions. core: the block's own SQL, for types that are not fixed; inputs: for each
     key that is an expression, by its number, SQL for the types of the columns in it. bars: columns of bounds behind the
     aggregates; types: of the aggregates, once the facade was asked. source: the client's whole text, while it is the
-    text that an error's position is shown in.
+    text that an error's position is shown in. workload: of an arm of a UNION ALL, the arms that it may be asked with.
     """
 
     number: int
@@ -45,6 +73,8 @@ class QueryBlock:
     bars: list[Bar] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     source: str | None = None
+    running: tuple[Running, ...] = ()
+    workload: Arms | None = field(default=None, repr=False, compare=False)
     _numbers: frozenset[int] | None = None
     _request: dict[str, Any] | None = None
 
@@ -102,7 +132,7 @@ class QueryBlock:
                 request_of(aggregate, text, lambda node: constants[node.number or 0]) for aggregate in self.aggregates
             ],
             "budget": None,
-            "mechanism": "auto",
+            "mechanism": None,
             "fresh": False,
             "settings": dict(settings),
         }
@@ -113,6 +143,8 @@ class QueryBlock:
             ]
         if self.bars:
             request["bars"] = True
+        if self.running:
+            request["running"] = [asdict(one) for one in self.running]
         return request
 
     def beyond_one(self) -> int | None:
@@ -139,7 +171,8 @@ class CallBlock:
     """An explicit dp_* call; slot: its FuncCall. evaluate: `SELECT dp.dp_X_request(...)`, for the facade; sql: text.
 
     free: a dry run, which asks for the public facts of its request and charges nothing. asked: our own query
-    for the value of a call that has no request; `evaluate` then gives its argument.
+    for the value of a call that has no request; `evaluate` then gives its argument. queries: some arguments are
+    sub-queries.
     """
 
     number: int
@@ -149,6 +182,7 @@ class CallBlock:
     sql: str
     free: bool = False
     asked: str | None = None
+    queries: bool = False
 
     def parameters(self) -> frozenset[int]:
         return parameters_in(self.evaluate)
@@ -171,6 +205,10 @@ class ViewBlock:
         return frozenset()
 
 
+class EmptyBlock(ViewBlock):
+    """A protected relation in a part of the statement that reads no row (unread.py): its columns, and nothing else."""
+
+
 Block = QueryBlock | CallBlock | ViewBlock
 
 
@@ -180,6 +218,27 @@ class Compiled:
 
     node: Any
     blocks: list[Block] = field(default_factory=list)
+
+
+def view_block(number: int, slot: Any, relation: Relation) -> ViewBlock:
+    """The block of a view of schema dp."""
+    columns = [quote_identifier(name) for name in relation.columns]
+    texts = ", ".join(f"{name}::pg_catalog.text" for name in columns)
+    return ViewBlock(number, slot, relation, f"SELECT {texts} FROM {_quoted(relation)}", _shape(relation))
+
+
+def empty_block(number: int, slot: Any, relation: Relation) -> EmptyBlock:
+    """The block of a relation that is not read."""
+    return EmptyBlock(number, slot, relation, "", _shape(relation))
+
+
+def _shape(relation: Relation) -> str:
+    """A query that is described for the types of the relation's columns, and never run."""
+    return f"SELECT {', '.join(quote_identifier(name) for name in relation.columns)} FROM {_quoted(relation)}"
+
+
+def _quoted(relation: Relation) -> str:
+    return f"{quote_identifier(relation.schema)}.{quote_identifier(relation.name)}"
 
 
 def parameters_in(value: Any) -> frozenset[int]:

@@ -5,29 +5,21 @@ Pure: the tree and the facts of the session go in, a changed tree with numbered 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from pg_epsilon.query.parse import ast
+from pg_epsilon.query.parse import ast, enums
 
-from . import refusals
+from . import refusals, running, workloads
 from .bars import BARS, INSTEAD
-from .blocks import Block, CallBlock, Compiled, ViewBlock
+from .blocks import Block, CallBlock, Compiled, view_block
 from .colnames import column_name
 from .env import Env, Reader, Rows
 from .names import EXPANDED, PROTECTED, PUBLIC, VIEW, Facts, Relation
 from .scope import dp_function
 from .select import SelectCompiler
-from .tree import (
-    kind,
-    quote_identifier,
-    replace,
-    replace_children,
-    statement,
-    statement_text,
-    strings,
-    substitute,
-    walk,
-)
+from .tree import kind, replace, replace_children, statement, statement_text, strings, substitute, walk
+from .unread import Unread
 
 # Statements whose `relation` is written.
 _WRITES = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
@@ -36,7 +28,13 @@ PLANS = frozenset({"dp_plan", "dp_decide_plan"})
 # These take the request itself and give jsonb; every other call has functions that make its request and its result.
 DIRECT = frozenset({"dp_plan", "dp_query"})
 # These are asked for as they are, of the private side: the type of their one value. They charge nothing.
-LOOKUPS = {"dp_budget_left": "numeric"}
+LOOKUPS = {"dp_budget_left": "numeric", "dp_request_of": "jsonb"}
+# Of what a look-up is asked for, which travels as text.
+_LOOKED_UP = {"dp_request_of": "::text::uuid"}
+# Arguments of dp_sum_workload, from the third on, that may be sub-queries over public and temporary tables.
+ARRAYS = ("thresholds", "ranges", "workload")
+_VALUES = (enums.SubLinkType.ARRAY_SUBLINK, enums.SubLinkType.EXPR_SUBLINK)
+_OWN_ROWS = "read public tables, or a temporary table that holds your numbers: ARRAY(SELECT ARRAY[a, b] FROM t)"
 _CALL_FIELDS = frozenset({"funcname", "args", "funcformat", "location"})
 _CALL_WORDS = {
     "agg_filter": "FILTER",
@@ -73,14 +71,22 @@ class _StatementCompiler:
         self._blocks: list[Block] = []
         self._renamed: set[tuple[str, str]] = set()
         self._assigned: Any = None
+        self._spared: dict[int, Any] = {}
 
     def compile(self, node: Any) -> Compiled:
         self._check_target(node)
         if kind(node) == "CopyStmt" and node.relation is not None:
             return self._copy_table(node)
+        unread = Unread(self._reader)
+        node = unread.cut(node)
+        self._blocks += unread.blocks
+        self._renamed |= unread.renamed
+        self._spared = unread.spared
         changed = self._visit(node, Env())
         self._unqualify(changed)
         self._blocks.sort(key=lambda block: block.number)
+        workloads.find(changed, self._blocks)
+        running.find(changed, self._blocks)
         return Compiled(changed, self._blocks)
 
     # -- what names mean ----------------------------------------------------------------------------------------
@@ -125,7 +131,7 @@ class _StatementCompiler:
         if isinstance(node, ast.SelectStmt):
             return self._select(node, env)
         if isinstance(node, ast.FuncCall) and dp_function(node, self._facts.functions) is not None:
-            return self._call(node)
+            return node if id(node) in self._spared else self._call(node)
         if isinstance(node, ast.RangeFunction):
             return self._range_function(node, env)
         if isinstance(node, ast.RangeVar):
@@ -185,7 +191,7 @@ class _StatementCompiler:
         inside = self._with(node, env)
         number = self._next()
         # Hold the number: sub-queries beside the block take the following ones.
-        self._blocks.append(_view_block(number, None, relation))
+        self._blocks.append(view_block(number, None, relation))
         compiler = SelectCompiler(self._reader, relation.name, at, self._visit, self._taken)
         block = compiler.compile(node, inside, number, block_alias(number, self._taken))
         self._blocks[number - 1] = block
@@ -235,7 +241,7 @@ class _StatementCompiler:
         if relation.role == PROTECTED:
             raise refusals.raw_access(relation.name, node)
         slot = ast.RangeSubselect(lateral=False, alias=self._alias(node))
-        self._blocks.append(_view_block(self._next(), slot, relation))
+        self._blocks.append(view_block(self._next(), slot, relation))
         return slot
 
     def _alias(self, node: Any) -> Any:
@@ -283,8 +289,10 @@ class _StatementCompiler:
             if slot not in _CALL_FIELDS and getattr(node, slot):
                 words = _CALL_WORDS.get(slot, f"this form ({slot})")
                 raise refusals.shape(f"{words} is not supported in a call of {name}()", _call(name), node)
-        for item in walk(node.args):
-            self._check_argument(item, name)
+        queries = {id(item) for item in self._array_queries(node, name)}
+        for item in walk(node.args, stop=lambda item: id(item) in queries):
+            if id(item) not in queries:
+                self._check_argument(item, name)
         if name in LOOKUPS:
             return self._lookup(node, name)
         request, result = (("dp", f"{name}_request"), ("dp", f"{name}_result"))
@@ -296,8 +304,27 @@ class _StatementCompiler:
         evaluate.targetList[0].val.arg.args = node.args
         node.funcname = _name(result)
         node.args = None
-        self._blocks.append(CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name in PLANS))
+        block = CallBlock(self._next(), node, name, evaluate, statement_text(evaluate), name in PLANS)
+        block.queries = bool(queries)
+        self._blocks.append(block)
         return node
+
+    def _array_queries(self, node: Any, name: str) -> Iterator[Any]:
+        """Sub-queries whose values an array argument of a workload is: the facade runs them, constants travel.
+
+        They read public tables and what the session has itself. DP003 for any other.
+        """
+        for place, argument in enumerate(node.args or () if name == "dp_sum_workload" else ()):
+            named = isinstance(argument, ast.NamedArgExpr)
+            value = argument.arg if named else argument
+            wanted = argument.name in ARRAYS if named else place in range(2, 2 + len(ARRAYS))
+            if wanted and isinstance(value, ast.SubLink) and value.subLinkType in _VALUES and value.testexpr is None:
+                for item in walk(value.subselect):
+                    relation = self._reader.relation(item, Env()) if isinstance(item, ast.RangeVar) else None
+                    called = isinstance(item, ast.FuncCall) and dp_function(item, self._facts.functions) is not None
+                    if called or (relation is not None and relation.role != PUBLIC):
+                        raise refusals.shape(f"this sub-query cannot be an argument of {name}()", _OWN_ROWS, item)
+                yield value
 
     def _lookup(self, node: Any, name: str) -> Any:
         """dp_budget_left(x) becomes its value's text, cast; x is evaluated on the facade."""
@@ -306,7 +333,7 @@ class _StatementCompiler:
         evaluate.targetList[0].val.arg = argument.arg if isinstance(argument, ast.NamedArgExpr) else argument
         cast = statement(f"SELECT pg_catalog.jsonb_array_element_text(0)::pg_catalog.{LOOKUPS[name]}").targetList[0].val
         block = CallBlock(self._next(), cast.arg, name, evaluate, statement_text(evaluate), free=True)
-        block.asked = f"SELECT dp.{name}($1)::text"
+        block.asked = f"SELECT dp.{name}($1{_LOOKED_UP.get(name, '')})::text"
         self._blocks.append(block)
         return cast
 
@@ -339,12 +366,3 @@ def _as_jsonb(argument: Any) -> Any:
 
 def _name(parts: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(ast.String(sval=part) for part in parts)
-
-
-def _view_block(number: int, slot: Any, relation: Relation) -> ViewBlock:
-    columns = [quote_identifier(name) for name in relation.columns]
-    source = f"{quote_identifier(relation.schema)}.{quote_identifier(relation.name)}"
-    texts = ", ".join(f"{name}::pg_catalog.text" for name in columns)
-    return ViewBlock(
-        number, slot, relation, f"SELECT {texts} FROM {source}", f"SELECT {', '.join(columns)} FROM {source}"
-    )

@@ -10,7 +10,7 @@ from typing import Any
 from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
-from . import probes, refusals, units
+from . import probes, refusals, settings, units
 from .compile import DIRECT
 from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
@@ -19,6 +19,7 @@ from .long_texts import named
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .positions import aligned, location
+from .rehearse import keeps
 from .runner import styles
 from .scope import references, relation_name
 from .statements import Statement, body, split
@@ -53,7 +54,7 @@ class SqlRewriter:
         self._assumed: Bounded[Facts] = Bounded()
 
     def mentions(self, sql: str) -> bool:
-        return self._mentions(sql)
+        return self._mentions(sql) or settings.mentioned(sql)
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
@@ -81,6 +82,7 @@ class SqlRewriter:
                 return BlockPlan([again])
             self._kept.drop(key)
         statements = await io.in_parser(split, sql, self._names)
+        settings.check(statements or ())
         if statements is None or not any(_relevant(item, io) for item in statements):
             return None
         if len(statements) == 1:
@@ -90,7 +92,7 @@ class SqlRewriter:
                 return None if unit is None else BlockPlan([unit])
             survey = await self._guessed(item, param_oids, io, now=not extended)
             unit = await self._planned(item, item.node, survey, io, extended)
-            if unit is not None and len(sql) <= MAX_KEPT_TEXT:
+            if unit is not None and unit.refused is None and len(sql) <= MAX_KEPT_TEXT:
                 self._keep(key, item, survey, unit)
             return None if unit is None else BlockPlan([unit])
         # PostgreSQL refuses several statements in one Parse by itself.
@@ -169,7 +171,7 @@ class SqlRewriter:
             if unit is not None and not all(earlier.may_precede for earlier in statements[:index]):
                 raise refusals.alone(_place(item))
             blocks = blocks or unit is not None
-            found.append(unit if unit is not None else _plain(item.text))
+            found.append(replace(unit, alone=False) if unit is not None else _plain(item.text))
         return BlockPlan(found) if blocks else None
 
     async def _before_control(self, statements: list[Statement], io: SessionIO) -> int:
@@ -218,13 +220,19 @@ class SqlRewriter:
         if described.param_oids and not extended:
             # "there is no parameter $1": PostgreSQL's own answer to a simple Query.
             return None
-        unit = await self._spliced(target, item, described.param_oids, io, survey)
+        try:
+            unit = await self._spliced(target, item, described.param_oids, io, survey)
+        except Refusal as refusal:
+            if not extended or refusal.sqlstate != refusals.RAW_ACCESS or target is not item.node:
+                raise
+            # Its columns are published: drivers ask for them before they decide whether to run it.
+            return units.refused(item.source, described, refusal)
         if unit is not None and isinstance(target, ast.MergeStmt):
             raise refusals.shape("MERGE cannot use a query over protected data", _MERGE_INSTEAD, target)
         if unit is not None and item.treatment == "explain":
             unit = units.explained(unit, explain_format(item.node), len(described.param_oids) + 1)
         if unit is not None:
-            unit.fields, unit.settings = described.fields, survey.settings
+            unit.fields, unit.settings, unit.keeps = described.fields, survey.settings, keeps(item.node)
         return unit
 
     async def _spliced(

@@ -82,6 +82,8 @@ def call_text(request: Mapping[str, Any]) -> str:
     source = request.get("from") or {}
     if request.get("query") is not None:
         return _decide_call(request)
+    if request.get("workload") is not None:
+        return _workload_call(request)
     if request.get("joins") or answered_from(request):
         return _sql(request)
     keys = request.get("keys") or []
@@ -95,6 +97,17 @@ def call_text(request: Mapping[str, Any]) -> str:
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"{'dp_group_by' if grouped else 'dp_count'}({', '.join(parts)})"
+
+
+def _workload_call(request: Mapping[str, Any]) -> str:
+    """dp_sum_workload, with its queries as they were asked."""
+    source, asked = request.get("from") or {}, request["workload"]
+    value = (request.get("aggregates") or [{}])[0].get("argument")
+    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}"), _quoted(str(value))]
+    parts += [f"{name} => {asked[name]}" for name in ("thresholds", "ranges", "matrix", "options") if asked.get(name)]
+    if request.get("where") is not None:
+        parts.append(f"predicate => {_quoted(str(request['where']))}")
+    return f"dp_sum_workload({', '.join(parts)})"
 
 
 def answered_from(request: Mapping[str, Any]) -> dict[str, str]:
@@ -177,6 +190,18 @@ def _aggregates(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
     return shown
 
 
+def _workload(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
+    """The strategy of a workload and its expected error, and that of every other one."""
+    cut = f"theta {value['theta']:g} ({value['theta_by']})"
+    first = f"{value['queries']} queries over {value['blocks']} buckets, {cut}, drawn for {value['data']}"
+    chosen = f"{value['strategy']}, expected RMSE {value['expected_rmse']:g}"
+    shown = [f"workload: {first}", f"strategy: {chosen}"]
+    for other in value.get("candidates") or ():
+        if other["strategy"] != value["strategy"]:
+            shown.append(f"  considered: {other['strategy']}, expected RMSE {other['expected_rmse']:g}")
+    return shown
+
+
 def _decision(public: Mapping[str, Any]) -> list[str]:
     """What is compared with what."""
     ends = f"{public.get('low')} and {public.get('high')}"
@@ -202,6 +227,7 @@ _SHOW: dict[str, Callable[[str, Any, Mapping[str, Any]], list[str]]] = {
     "margin": _margin,
     "warnings": _warnings,
     "aggregates": _aggregates,
+    "workload": _workload,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _OFF = frozenset({"off", "false", "no", "0", "f", "n"})
@@ -28,6 +28,13 @@ def notice_text(notice: Mapping[str, Any]) -> str:
         return str(notice["text"])
     parts = [_path(notice), _charge(notice), margin_text(notice), _left(notice), _as_of(notice)]
     return "dp: " + ", ".join(part for part in parts if part)
+
+
+def unread_text(relations: Sequence[str]) -> str:
+    """What is said of relations that a statement names, though by its own text it reads no row of them."""
+    return (
+        f"dp: no row of {', '.join(relations)} is read, by LIMIT 0 or a constant condition: answered, nothing charged"
+    )
 
 
 def warnings_of(notice: Mapping[str, Any]) -> list[str]:

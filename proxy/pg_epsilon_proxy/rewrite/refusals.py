@@ -15,6 +15,7 @@ SHAPE = "DP003"
 RANGE = "DP005"
 CHANNEL = "DP006"
 PRIVILEGE = "42501"
+PARAMETER = "22023"
 
 
 def raw_access(relation: str, at: Any = None) -> Refusal:
@@ -56,6 +57,11 @@ def alone(at: Any = None) -> Refusal:
     )
 
 
+def setting(name: str, hint: str, at: int | None) -> Refusal:
+    """SET of a dp.* name that is no setting: it would be kept and do nothing."""
+    return Refusal(PARAMETER, f"there is no setting {name}", hint=hint, position=at)
+
+
 def changed(relation: str) -> Refusal:
     """The facade is behind the policy in a relation (facade-and-channel.md §5, sync)."""
     hint = "Try again in a few seconds, and end open transactions that have used it: they hold the old shape."
@@ -77,6 +83,15 @@ def too_long(limit: int) -> Refusal:
     return shape(
         f"a statement over protected data has at most {limit} characters",
         "put long lists of values into a temporary table, and join it with the released result",
+    )
+
+
+def cells(found: int, limit: int) -> Refusal:
+    """A workload whose numbers come from a table: more of them than travel as constants."""
+    return Refusal(
+        RANGE,
+        f"a workload from a sub-query has at most {limit} numbers, this one has {found}",
+        hint="Use fewer thresholds, or ask for them in parts: two calls with half of the queries each.",
     )
 
 

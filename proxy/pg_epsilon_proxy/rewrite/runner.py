@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..session.rewriting import BoundParams, Refusal, SessionIO
-from . import probes, refusals
+from . import probes, refusals, workloads
 from .bars import with_bars
-from .blocks import Block, CallBlock, QueryBlock, ViewBlock, check_width
+from .blocks import Arms, Block, CallBlock, EmptyBlock, QueryBlock, ViewBlock, check_width
 from .explain import DOCUMENTS, answered_from, call_text, lines
-from .notices import notice_text, unknown, wanted, warnings_of
+from .notices import notice_text, unknown, unread_text, wanted, warnings_of
+from .rehearse import NEVER, NOTHING, rehearsal, rehearse
 from .splice import document, encode
 from .tree import sql_text
 from .units import Execution, Meaning, Unit
 
+Explained = tuple[str, Mapping[str, Any]]
+# Arms, the request of one call for all of them, and the engine's plan of it.
+Together = tuple[Arms, dict[str, Any], Mapping[str, Any]]
 STYLES = ("DateStyle", "TimeZone", "IntervalStyle")
 
 
@@ -34,6 +38,8 @@ class Inputs:
 
 async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[str]:
     """Documents of one statement, in the order of its marks. Charges, EXPLAIN aside. Errors: Refusal, FacadeError."""
+    if unit.refused is not None:
+        raise unit.refused.again()
     if unit.note is not None:
         await _remember(unit, io)
     if not unit.blocks or unit.note is not None:
@@ -41,18 +47,37 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     inputs = await (_inputs(unit, bind, io) if unit.execute is None else _evaluated(unit, unit.execute, io))
     if unit.explained is not None:
         return [await _explain(unit, inputs, io)]
+    if unit.keeps and not await _rehearsed(unit, inputs, io):
+        return [*await _arguments(unit, inputs, io), *(NEVER for _ in unit.blocks)]
     requests = [await _request(block, inputs, io) if _asks(block) else None for block in unit.blocks]
     paid = [(block, request) for block, request in zip(unit.blocks, requests, strict=True) if _pays(block) and request]
+    plans: dict[int, Mapping[str, Any]] = {}
     if len(paid) > 1:
         # What the last block is refused for must not cost the first one's price.
         for block, request in paid:
-            await _blaming(block, request, io.upstream.plan(request), io)
+            plans[block.number] = await _blaming(block, request, io.upstream.plan(request), io)
+    asked = {block.number: request for block, request in paid}
+    known: dict[int, dict[str, Any]] = {}
+    for workload, whole, _ in await _workloads(unit.blocks, asked, plans, inputs, io):
+        known |= await _answered(workload, whole, inputs, io)
     pairs = zip(unit.blocks, requests, strict=True)
-    documents = [await _document(block, request, inputs, io) for block, request in pairs]
-    if unit.execute is not None:
-        # First the argument list, as SQL constants: evaluated once, so the statement sees what the blocks saw.
-        documents.insert(0, await io.in_parser(arguments_text, inputs.constants))
-    return documents
+    documents = [await _document(block, request, known.get(block.number), inputs, io) for block, request in pairs]
+    _say_unread(unit.blocks, inputs.settings.values, io)
+    return [*await _arguments(unit, inputs, io), *documents]
+
+
+async def _arguments(unit: Unit, inputs: Inputs, io: SessionIO) -> list[str]:
+    """Of an EXECUTE the argument list, as SQL constants: evaluated once, so the statement sees what the blocks saw."""
+    return [] if unit.execute is None else [await io.in_parser(arguments_text, inputs.constants)]
+
+
+async def _rehearsed(unit: Unit, inputs: Inputs, io: SessionIO) -> bool:
+    """Whether PostgreSQL is going to run the statement: asked before anything is paid."""
+    template = unit.template
+    for text in await _arguments(unit, inputs, io):
+        template = template.replace(unit.execute.arguments if unit.execute is not None else "", text)
+    asked = await io.in_parser(rehearsal, template, unit.marks, unit.types)
+    return await rehearse(asked, io, alone=unit.alone)
 
 
 async def _remember(unit: Unit, io: SessionIO) -> None:
@@ -125,7 +150,47 @@ async def _blaming(
         raise
 
 
-async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs, io: SessionIO) -> str:
+async def _workloads(
+    blocks: Sequence[Block],
+    requests: Mapping[int, Any],
+    plans: Mapping[int, Mapping[str, Any]],
+    inputs: Inputs,
+    io: SessionIO,
+) -> list[Together]:
+    """The arms that one call answers no worse than each alone, the call's request and its plan. Charges nothing."""
+    groups = dict.fromkeys(block.workload for block in blocks if isinstance(block, QueryBlock) and block.workload)
+    found: list[Together] = []
+    for workload in groups if workloads.wanted(inputs.settings.values) else ():
+        alone = [plans[arm.number] for arm in workload.arms]
+        different = len({json.dumps(requests[arm.number]) for arm in workload.arms})
+        budget = workloads.price(inputs.settings.values, alone, different)
+        if budget is None:
+            continue
+        try:
+            whole = await io.in_parser(workload.request, inputs.constants, inputs.settings.values, budget)
+            plan = await io.upstream.plan(whole)
+        except Refusal:  # too many arms for one call, for example: each is asked alone
+            continue
+        if workloads.better(plan, alone):
+            found.append((workload, whole, plan))
+    return found
+
+
+async def _answered(workload: Arms, whole: dict[str, Any], inputs: Inputs, io: SessionIO) -> dict[int, dict[str, Any]]:
+    """One call's answer as that of each arm, by the arm's number. This charges."""
+    answer = await io.upstream.query(whole, timeout=_left(inputs))
+    if len(answer.get("rows") or ()) != 1 or len(answer["rows"][0]) != sum(arm.width for arm in workload.arms):
+        raise refusals.broken("a row of the wrong width")
+    _notify(answer.get("notice") or {}, inputs.settings.values, io)
+    return {arm.number: part for arm, part in workload.parts(answer)}
+
+
+async def _document(
+    block: Block, request: dict[str, Any] | None, known: dict[str, Any] | None, inputs: Inputs, io: SessionIO
+) -> str:
+    """known: the answer, where it came with that of other blocks."""
+    if isinstance(block, EmptyBlock):
+        return NOTHING
     if isinstance(block, ViewBlock):
         return document([tuple(row) for row in await io.upstream.rows(block.sql)])
     if isinstance(block, CallBlock) and block.asked is not None:
@@ -135,7 +200,7 @@ async def _document(block: Block, request: dict[str, Any] | None, inputs: Inputs
         raise refusals.broken("no request")
     if isinstance(block, CallBlock) and block.free:
         return encode(await io.upstream.plan(request))
-    answer = await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
+    answer = known or await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
     rows = answer.get("rows")
     if not isinstance(rows, list):
         raise refusals.broken("no rows")
@@ -159,6 +224,8 @@ async def _request(block: Block, inputs: Inputs, io: SessionIO) -> dict[str, Any
     if not rows or rows[0][0] is None:
         raise refusals.shape(f"{block.function}() was called with NULL for its relation", "name the relation")
     request: dict[str, Any] = json.loads(rows[0][0])
+    if block.queries and (cells := workloads.cells(request)) > workloads.MOST_CELLS:
+        raise refusals.cells(cells, workloads.MOST_CELLS)
     return request
 
 
@@ -177,22 +244,43 @@ def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionI
             io.notice("NOTICE", f"dp: {warning}")
 
 
+def _say_unread(blocks: Sequence[Block], settings: Mapping[str, Any], io: SessionIO) -> None:
+    named = dict.fromkeys(block.relation.name for block in blocks if isinstance(block, EmptyBlock))
+    name = settings.get("application_name") or io.parameter_status("application_name")
+    if named and wanted(settings.get("dp.notices"), name):
+        io.notice("NOTICE", unread_text(list(named)))
+
+
 async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    requests = {block.number: await _request(block, inputs, io) for block in unit.blocks if _asks(block)}
+    plans: dict[int, Mapping[str, Any]] = {}
     for block in unit.blocks:
-        if isinstance(block, ViewBlock):
-            found.append((f"view {block.relation.schema}.{block.relation.name}", {"charge": "nothing"}))
-            continue
-        if isinstance(block, CallBlock) and block.asked is not None:
-            found.append((block.function, {"charge": "nothing"}))
-            continue
-        request = await _request(block, inputs, io)
-        plan = await _blaming(block, request, io.upstream.plan(request), io)
-        dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
-        found.append((call_text(request), {**answered_from(request), **plan, **dry}))
+        if block.number in requests:
+            request = requests[block.number]
+            plans[block.number] = await _blaming(block, request, io.upstream.plan(request), io)
+    joined: dict[int, Explained] = {}
+    first = 1 + len(unit.oids)
+    for workload, whole, plan in await _workloads(unit.blocks, requests, plans, inputs, io):
+        numbers = [arm.number for arm in workload.arms]
+        place = first + [block.number for block in unit.blocks].index(numbers[0])
+        joined |= {number: (f"answered with ${place}", {"charge": "nothing more"}) for number in numbers[1:]}
+        joined[numbers[0]] = call_text(whole), plan
+    found = [joined.get(block.number) or _explained(block, requests, plans) for block in unit.blocks]
     writer = DOCUMENTS.get(unit.explained or "")
-    text = lines(found, unit.shown, 1 + len(unit.oids)) if writer is None else [writer(found, unit.shown)]
+    text = lines(found, unit.shown, first) if writer is None else [writer(found, unit.shown)]
     return document([(line,) for line in text])
+
+
+def _explained(block: Block, requests: Mapping[int, Any], plans: Mapping[int, Mapping[str, Any]]) -> Explained:
+    """What is asked for a block, and the public facts of it."""
+    if isinstance(block, ViewBlock):
+        words = "no rows of" if isinstance(block, EmptyBlock) else "view"
+        return f"{words} {block.relation.schema}.{block.relation.name}", {"charge": "nothing"}
+    if isinstance(block, CallBlock) and block.asked is not None:
+        return block.function, {"charge": "nothing"}
+    request = requests[block.number]
+    dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
+    return call_text(request), {**answered_from(request), **plans[block.number], **dry}
 
 
 def arguments_text(constants: Mapping[int, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from pg_epsilon.query.parse import ast, enums
 
 from ..session.rewriting import Refusal
-from . import refusals
+from . import refusals, running
 from .aggregates import Aggregate, compile_aggregate, request_of
 from .blocks import QueryBlock
 from .colnames import column_name
@@ -24,7 +24,7 @@ from .outside import Outside
 from .positions import location
 from .resolve import Resolver, from_item
 from .source import Source, SourceBuilder, conjunction, conjuncts
-from .tree import replace, sql_text, strings, walk
+from .tree import function_name, replace, sql_text, strings, walk
 
 # Which part of a block SELECT each field is: its core, post-processing that stays outside, or the words of a refusal.
 _FIELDS: dict[str, str] = {
@@ -86,6 +86,7 @@ class SelectCompiler:
         for call in calls:
             self._add_aggregate(call)
         block = self._block(number, where, grouped)
+        block.running = running.found(select, running.Columns(len(self._keys), self._key, self._sum))
         outside = Outside(self, env, alias)
         self._rewrite(select, block, alias, outside)
         block.bars = outside.bars
@@ -173,6 +174,16 @@ class SelectCompiler:
         select.groupClause = None
         block.slot = ast.RangeSubselect(lateral=False, alias=ast.Alias(aliasname=alias))
         select.fromClause = (block.slot,)
+
+    def _key(self, node: Any) -> int | None:
+        place = self._keys.position(node)
+        return None if place is None else place - 1
+
+    def _sum(self, node: Any) -> int | None:
+        """The number, from 0, of an aggregate call that is a sum."""
+        if not self._reader.is_aggregate(node) or function_name(node)[-1] != "sum":
+            return None
+        return self.aggregate(node) - 1
 
     # -- used by Outside ----------------------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast
 
-from ..session.rewriting import JSONB_OID, Field, Refusal
+from ..session.rewriting import JSONB_OID, Described, Field, Refusal
 from . import refusals
 from .blocks import Block, Compiled, QueryBlock
 from .explain import COLUMN, FORMATS
 from .names import Names, Relation, RelationName
 from .probes import Settings, as_json
+from .rehearse import keeps
 from .scope import Candidates
 from .splice import fill, with_parameters
 from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
@@ -31,6 +32,7 @@ class Unit:
     shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
     format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
     meaning: what must still hold when it runs. settings: the session's, if it was planned to run at once, once.
+    refused: what a run is answered, though it may be described. keeps: see rehearse.py; alone: in its message.
     """
 
     text: str
@@ -48,6 +50,9 @@ class Unit:
     refusal: Refusal | None = None
     meaning: Meaning | None = None
     settings: Settings | None = None
+    refused: Refusal | None = None
+    keeps: bool = False
+    alone: bool = True
 
     @property
     def documents(self) -> int:
@@ -83,6 +88,7 @@ class Note:
     oids: list[int]
     types: list[str]
     meaning: Meaning | None = None
+    keeps: bool = False
 
 
 @dataclass
@@ -158,7 +164,7 @@ def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
     text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
     # An error's position is shown in the text of the EXECUTE, which has none of this.
     blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]
-    note = Note(node.name, text, body.text, blocks, body.oids, list(types), body.meaning)
+    note = Note(node.name, text, body.text, blocks, body.oids, list(types), body.meaning, keeps(node.query))
     return Unit(text=text, template=text, note=note)
 
 
@@ -185,7 +191,14 @@ def execution(node: Any, note: Note) -> Unit:
         literal=True,
         execute=Execution(note, arguments, evaluate),
         meaning=note.meaning,
+        keeps=note.keeps,
     )
+
+
+def refused(text: str, described: Described, refusal: Refusal) -> Unit:
+    """A statement that the facade may describe, and nobody may run."""
+    oids = list(described.param_oids)
+    return Unit(text=text, template=text, oids=oids, fields=described.fields, refused=refusal)
 
 
 def raised(refusal: Refusal) -> str:

@@ -31,8 +31,10 @@ class SessionContext:
 class BrainIO:
     """SessionIO (rewriting.py) over one session."""
 
-    def __init__(self, context: SessionContext) -> None:
+    def __init__(self, context: SessionContext, begun: Callable[[], bool]) -> None:
+        """begun: whether the client has run anything since its last Sync."""
         self._context = context
+        self._begun = begun
         self.analyst = context.analyst
         self.upstream = context.upstream
         self.sql_prepared: dict[str, Any] = {}
@@ -59,6 +61,9 @@ class BrainIO:
 
     def in_block(self) -> bool:
         return self._context.link.pending.status == b"T"
+
+    def outside_block(self) -> bool:
+        return self._context.link.pending.status == b"I" and not self._begun()
 
     def notice(
         self,

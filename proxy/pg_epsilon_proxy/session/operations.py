@@ -50,7 +50,7 @@ class Operations:
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._link = context.link
-        self.io = BrainIO(context)
+        self.io = BrainIO(context, lambda: self.begun)
         self.statements = Statements()
         self.unnamed = UnnamedPortal()
         self.busy = False

@@ -39,6 +39,10 @@ class Refusal(Exception):
         self.hint = hint
         self.position = position
 
+    def again(self) -> Refusal:
+        """A new exception that says the same, for another run of the statement."""
+        return Refusal(self.sqlstate, self.message, self.detail, self.hint, position=self.position)
+
 
 class FacadeError(Exception):
     """The facade answered a probe with an ErrorResponse: it goes to the client as it is. The brain lets it pass."""
@@ -176,6 +180,10 @@ class SessionIO(Protocol):
 
     def in_block(self) -> bool:
         """True inside a transaction block that the client has opened (status T)."""
+        ...
+
+    def outside_block(self) -> bool:
+        """True outside any: not where what was sent since the last Sync may have opened one."""
         ...
 
     def notice(

@@ -1,4 +1,4 @@
-"""tls-server-end-point (RFC 5929 §4.1): what a SCRAM-SHA-256-PLUS client binds its proof to. Without I/O."""
+"""tls-server-end-point (RFC 5929, section 4.1): what a SCRAM-SHA-256-PLUS client binds its proof to. Without I/O."""
 
 from __future__ import annotations
 

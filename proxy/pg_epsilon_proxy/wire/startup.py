@@ -44,6 +44,7 @@ SETTINGS = frozenset(
         "dp.synthetic",
         "dp.synthetic_policy",
         "dp.tau",
+        "dp.workloads",
     ]
 )
 

@@ -99,7 +99,7 @@ const scenarios = {
       await refusal(sql`SELECT count(*) FROM samples WHERE nothing > 0`),
       await refusal(sql`DELETE FROM samples`),
       await refusal(sql`SELECT word FROM samples`.cursor(3, () => {})),
-      await refusal(sql`SELECT word FROM samples`.describe()),
+      (await sql`SELECT word FROM samples`.describe()).columns.map((column) => column.name),
       await count(sql),
     ]),
   transaction: () =>

@@ -177,6 +177,9 @@ class FakeIO:
     def in_block(self) -> bool:
         return self.open_block
 
+    def outside_block(self) -> bool:
+        return not self.open_block
+
     def notice(
         self, severity: str, message: str, detail: str | None = None, hint: str | None = None, sqlstate: str = "00000"
     ) -> None:

@@ -2,8 +2,8 @@
 
 A section, separated by empty lines, is: comment lines `-- why`; the statement, ended by `;`; then either
 `-- refused SQLSTATE at offset word: message`, or `-- passes` (none of ours), or one `-- block {request}` or
-`-- call text` or `-- view text` per block and the rewritten statement. Members of a request at their default are left
-out.
+`-- call text`, `-- view text` or `-- empty text` per block, `-- together {request}` per group of blocks that one call
+may answer, and the rewritten statement. Members of a request at their default are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast, parse_statements
 from pg_epsilon_proxy.rewrite.bars import bar_types
-from pg_epsilon_proxy.rewrite.blocks import Block, CallBlock, QueryBlock, ViewBlock
+from pg_epsilon_proxy.rewrite.blocks import Block, CallBlock, EmptyBlock, QueryBlock, ViewBlock
 from pg_epsilon_proxy.rewrite.compile import compile_statement
 from pg_epsilon_proxy.rewrite.frames import bare_columns
 from pg_epsilon_proxy.rewrite.names import Facts, Names, Relation
@@ -25,6 +25,7 @@ from pg_epsilon_proxy.rewrite.probes import constant
 from pg_epsilon_proxy.rewrite.scope import candidates
 from pg_epsilon_proxy.rewrite.splice import fill, with_parameters
 from pg_epsilon_proxy.rewrite.tree import sql_text, statement_text, walk
+from pg_epsilon_proxy.rewrite.workloads import WorkloadBlock
 from pg_epsilon_proxy.session.rewriting import Refusal
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "rewrite"
@@ -38,6 +39,9 @@ TYPES = {
     "Mixed Case": "text",
     "dataset": "text",
     "left": "numeric",
+    "region": "text",
+    "level": "text",
+    "n": "bigint",
 }
 ADULT = Relation("public", "adult", "protected", ("age", "education", "sex", "income", "info", "Mixed Case"))
 VISITS = Relation("clinic", "visits", "protected", ("age", "region"))
@@ -50,6 +54,7 @@ NAMES = Names(
         {
             *("dp_budget_left", "dp_count", "dp_group_by", "dp_high", "dp_low", "dp_plan", "dp_query", "dp_stderr"),
             *("dp_sum", "dp_bound", "dp_decision", "dp_decide", "dp_decide_detail", "dp_decide_plan"),
+            *("dp_sum_workload", "dp_request_of"),
         }
     ),
     public=frozenset({("ref", "levels"), ("ref", "regions")}),
@@ -125,6 +130,8 @@ def rewrite(sql: str, parameters: int = 0) -> list[str]:
     if not compiled.blocks:
         return ["-- passes"]
     shown = [_shown(block) for block in compiled.blocks]
+    groups = dict.fromkeys(block.workload for block in compiled.blocks if isinstance(block, QueryBlock))
+    shown += [_together(group) for group in groups if group is not None]
     queries = [block for block in compiled.blocks if not isinstance(block, CallBlock)]
     fill(
         compiled,
@@ -153,6 +160,8 @@ def _types(block: Block) -> list[str]:
 def _shown(block: Block) -> str:
     if isinstance(block, CallBlock):
         return f"-- call {block.sql}"
+    if isinstance(block, EmptyBlock):
+        return f"-- empty {block.shape}"
     if isinstance(block, ViewBlock):
         return f"-- view {block.sql}"
     fractions = {p.number for a in block.aggregates for p in walk(a.fraction) if isinstance(p, ast.ParamRef)}
@@ -161,6 +170,12 @@ def _shown(block: Block) -> str:
         for number in block.parameters()
     }
     return f"-- block {json.dumps(_brief(block.request(integer, {})), ensure_ascii=False)}"
+
+
+def _together(group: WorkloadBlock) -> str:
+    numbers = {number for arm in group.arms for number in arm.parameters()}
+    constants = {number: constant(str(40 + number), "integer") for number in numbers}
+    return f"-- together {json.dumps(_brief(group.request(constants, {}, {'epsilon': '1'})), ensure_ascii=False)}"
 
 
 def _brief(value: Any) -> Any:

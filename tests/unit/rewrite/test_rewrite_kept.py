@@ -47,7 +47,7 @@ async def test_a_repeat_is_not_parsed_and_answered_the_same(sql: str) -> None:
     for _ in range(2):
         io.parsed.clear(), io.fetched.clear(), io.described.clear()
         assert await answered(brain, io, sql) == first
-        assert io.parsed == []
+        assert io.parsed == (["rehearsal"] if sql.startswith("INSERT") else [])
         # The session is asked everything that it was asked at first: the description comes before the names.
         assert (io.fetched, io.described) == (asked, described)
     assert all(request == io.upstream.requests[0] for request in io.upstream.requests)

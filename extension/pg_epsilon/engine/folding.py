@@ -1,0 +1,72 @@
+"""What PostgreSQL itself evaluates of a question: constants, and queries over constants and public tables. No row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pg_epsilon.engine.failures import sqlstate_of
+from pg_epsilon.ledger import Execute
+from pg_epsilon.query.expression import FoldError
+
+CANCEL = "57014"
+
+
+class Folding:
+    """Evaluates SQL that names no protected relation. An error of PostgreSQL's is a `FoldError`; a cancel stays one.
+
+    execute: runs prepared SQL; run: SQL as it is; undone: a context that is undone when it ends by an error.
+    """
+
+    def __init__(
+        self,
+        execute: Execute,
+        run: Callable[[str], Sequence[Any]],
+        undone: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self._execute = execute
+        self._run = run
+        self._undone = undone
+
+    def texts(self, query: str) -> list[str | None]:
+        """The column v of a query over constants and public tables, under the engine's own settings."""
+        try:
+            with self._undone():
+                return [row["v"] for row in self._run(query)]
+        except Exception as error:
+            raise _fold_error(error) from None
+
+    def folder(self, settings: dict[str, Any]) -> Callable[[Sequence[str]], Sequence[str | None]]:
+        """Evaluates constants as the analyst's session would: his TimeZone and DateStyle in, ISO and UTC out."""
+
+        def fold(expressions: Sequence[str]) -> Sequence[str | None]:
+            order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
+            columns = [f"pg_typeof({e})::text AS t{i}, ({e})::text AS v{i}" for i, e in enumerate(expressions)]
+            try:
+                with self._undone():
+                    self._set("DateStyle", f"ISO, {order}")
+                    self._set("IntervalStyle", str(settings.get("IntervalStyle") or "postgres"))
+                    self._set("TimeZone", str(settings.get("TimeZone") or "UTC"))
+                    found = self._run(f"SELECT {', '.join(columns)}")[0]
+                    self._set("TimeZone", "UTC")
+                    self._set("DateStyle", "ISO, YMD")
+                    self._set("IntervalStyle", "iso_8601")
+                    return [self._in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
+            except Exception as error:
+                raise _fold_error(error) from None
+
+        return fold
+
+    def _in_utc(self, value: str | None, type_name: str) -> str | None:
+        if value is None or type_name != "timestamp with time zone":
+            return value
+        return str(self._execute("SELECT $1::timestamptz::text AS v", ["text"], [value])[0]["v"])
+
+    def _set(self, name: str, value: str) -> None:
+        self._execute("SELECT set_config($1, $2, true)", ["text", "text"], [name, value])
+
+
+def _fold_error(error: Exception) -> Exception:
+    """What becomes of an error: PostgreSQL's own is about the constant, unless it is a cancel."""
+    return error if sqlstate_of(error) in (None, CANCEL) else FoldError()

@@ -1,0 +1,64 @@
+"""p-identity: identity plus p rows that are optimised for a workload (sum-workloads.md §8.3, in §0's form)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pg_epsilon.mechanisms.matrix.queries import Array, Queries, gram, gram_diagonal
+from pg_epsilon.mechanisms.matrix.strategies import Strategy
+
+ITERATIONS, TOLERANCE = 300, 1e-5
+LARGEST = 1e4  # of an entry: beyond it I + BB' is singular in double precision, and nothing is gained
+SMALL, RESTARTS = 100, 5  # up to so many buckets, so many starts; one above
+
+
+def p_identity(queries: Queries, rows: int, *, seed: int = 0) -> Strategy:
+    """A = [I; B] diag(1/s) with s = 1 + 1'B, B >= 0 of so many rows: every column adds up to 1, full rank.
+
+    B minimises Tr[(A'A)^-1 W'W] from a few starts, which are drawn from a fixed seed because the strategy is public and
+    equal questions should get equal strategies. Some p n + p² n multiplications an iteration.
+    """
+    from scipy.optimize import minimize  # half a second of imports
+
+    n = queries.shape[1]
+    diagonal = gram_diagonal(queries)
+    scale = n / max(float(diagonal.sum()), 1e-300)
+    numbers = np.random.default_rng(seed)  # starts of an optimiser, no noise
+    best: tuple[float, Array] | None = None
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        loss, slope = loss_and_gradient(flat.reshape(rows, n), queries, diagonal)
+        return loss * scale, slope.ravel() * scale
+
+    for _ in range(RESTARTS if n <= SMALL else 1):
+        found = minimize(
+            objective,
+            numbers.uniform(size=rows * n),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, LARGEST)] * (rows * n),
+            options={"maxiter": ITERATIONS, "ftol": TOLERANCE},
+        )
+        if best is None or found.fun < best[0]:
+            best = float(found.fun), np.asarray(found.x).reshape(rows, n)
+    if best is None:
+        raise ValueError("no start")
+    extra = best[1]
+    matrix = np.concatenate([np.eye(n), extra]) / (1 + extra.sum(axis=0))
+    return Strategy(f"p-identity {rows}", matrix)
+
+
+def loss_and_gradient(extra: Array, queries: Queries, diagonal: Array) -> tuple[float, Array]:
+    """f(B) = Tr[(A'A)^-1 W'W] and df/dB, without an n x n matrix.
+
+    extra: B, p x n. diagonal: of W'W. With R = (I + BB')^-1, C = W'W scaled by s on both sides, K = R BC B': f = sum
+    diag(W'W) s² - tr K, df/dB = -2 (R BC - K R B) + 1 (2 dHC / s)', dHC = diag(C) - colsum(B o R BC).
+    """
+    s = 1 + extra.sum(axis=0)
+    inverse = np.linalg.inv(np.eye(len(extra)) + extra @ extra.T)
+    rbc = inverse @ (gram(queries, extra * s) * s)
+    k = rbc @ extra.T
+    squares = diagonal * np.square(s)
+    own = squares - (extra * rbc).sum(axis=0)
+    slope = -2 * (rbc - k @ inverse @ extra) + 2 * own / s
+    return float(squares.sum() - np.trace(k)), slope

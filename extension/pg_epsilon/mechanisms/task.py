@@ -1,0 +1,129 @@
+"""A kind of question: the seam between the engine and the folder of a kind (house.md §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.choice_parts import Choice, Share
+from pg_epsilon.mechanisms.estimators import Estimator
+from pg_epsilon.query.aggregates import Aggregate
+from pg_epsilon.query.copies import Copies
+from pg_epsilon.query.kinds import Asked, Head, Jointly
+from pg_epsilon.query.request import Request
+
+A = TypeVar("A", bound=Asked)
+Part = tuple[Estimator, Sequence[int]]  # an estimator and the integers that it released
+Raws = Sequence[Sequence[int]]
+Groups = Sequence[Sequence[str | None]]
+# Rows of a statement over public tables alone.
+ReadPublic = Callable[[str], Sequence[Mapping[str, Any]]]
+# How the block's planner answers one aggregate, at this share of the budget, as if it were asked alone.
+Alone = Callable[[Request, Aggregate, Share], Choice]
+# One of so many equal shares of a block's budget, for an aggregate.
+Shared = Callable[[Request, Aggregate, int], Share]
+
+
+@runtime_checkable
+class Reserving(Protocol):
+    """An estimator whose charge covers an answer that its released bit may not ask for (composition.md §4)."""
+
+    @property
+    def reserved(self) -> tuple[Charge, ...]:
+        """What the answer behind the bit costs: part of the worst case, and of no best one."""
+        ...
+
+    @property
+    def variant(self) -> tuple[str, bool]:
+        """Mechanism, and whether an answer is behind it. They change what is released: part of the cache key."""
+        ...
+
+    def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
+        """What may be given back, as the released bit says."""
+        ...
+
+
+class Prepared(Protocol):
+    """What a kind sees of a plan: its own choices, before and after something was released. Public facts."""
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def choices(self) -> tuple[Choice, ...]: ...
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Which choice answers each aggregate of the request."""
+        ...
+
+    def parts(self, raw: Sequence[int]) -> list[Part]:
+        """The released integers of one group, by estimator."""
+        ...
+
+
+class Told(NamedTuple):
+    """What may be said of a question (EXPLAIN, dp_plan, NOTICE): members of the notice, and sentences in words."""
+
+    facts: Mapping[str, Any] = {}
+    sentences: Sequence[str] = ()
+
+
+class Task(Protocol[A]):
+    """One kind of question. A folder's task.py subclasses it, and engine/tasks.py lists it; the rest have defaults.
+
+    member: its member in the request document; members: all that it adds. for_everybody: what it makes is everybody's,
+    so that dp_planner pays for it, and for nothing else (composition.md §3.6).
+    """
+
+    member: str
+    members: frozenset[str]
+    for_everybody: bool = False
+
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+        """The document with from, where and aggregates, where the question stands in words of the kind's own."""
+        return document
+
+    def ask(self, head: Head) -> A | None:
+        """The kind's member, validated by public facts; None: the request is not of this kind.
+
+        Errors: DP003 for a form that is not understood, DP004 for what is not declared, DP005 for what is out of range.
+        """
+        ...
+
+    def mechanism(self, head: Head, asked: A) -> str | None:
+        """The mechanism that is asked for, where the kind has names of its own; None: the block's names hold."""
+        return None
+
+    def joint(self, head: Head) -> Jointly | None:
+        """What a block's aggregates are together, where the kind can answer them by one release."""
+        return None
+
+    def completed(self, request: Request, asked: A, read: ReadPublic) -> A:
+        """The question with what public tables say of it, read before anything is charged."""
+        return asked
+
+    def prepare(self, request: Request, asked: A, alone: Alone) -> tuple[Choice, ...]:
+        """What is drawn and read, and what it costs: by public facts. DP003, DP004, DP005 before anything is paid."""
+        ...
+
+    def together(self, request: Request, separate: tuple[Choice, ...], share: Shared) -> tuple[Choice, ...] | None:
+        """The block's choices with those of its `joint` question answered together, where that is expected to be
+        nearer than `separate`; None: the question is not of this kind. A release for several is the last choice."""
+        return None
+
+    def present(self, prepared: Prepared, asked: A, raws: Raws, groups: Groups) -> Mapping[str, Any]:
+        """Members of the answer document, from released integers and the public description: post-processing.
+
+        raws: the released integers of every group; groups: their keys.
+        """
+        return {}
+
+    def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
+        """What may be said of it; raw: what was released, None beforehand."""
+        return Told()
+
+    def alternatives(self, prepared: Prepared) -> Mapping[str, Any]:
+        """What dp_plan alone says: how else the question could be answered."""
+        return {}

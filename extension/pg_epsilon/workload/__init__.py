@@ -1,0 +1,1 @@
+"""Batches of sums: truncation and the matrix mechanism (sum-workloads.md)."""

@@ -1,0 +1,307 @@
+"""What dp_sum_workload asks for: the request member "workload", validated by public facts (sum-workloads.md §1, §2)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query import members
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.workload.runs import Rows, Runs
+
+MAX_CELLS = 1_000_000
+MAX_PAIR_CELLS = 62_500  # above it counts and averages are not answered beside sums: four times as many cells
+MAX_QUERIES = 4_000
+METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
+STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
+THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
+AGGREGATES = ("sum", "count", "avg")
+_MEMBERS = frozenset({"thresholds", "ranges", "matrix", "per", "options"})
+_OPTIONS = frozenset({"theta", "method", "strategy", "isotonic", "rho_split", "ratio", "aggregates", "split"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a workload is answered; every default is the paper's or the cheapest by prediction.
+
+    theta: how the truncation threshold is chosen, with `public_theta` where the asker names one. rho_split: the share
+    of the budget for it. ratio: of rows that the sparse vector and the exponential mechanism leave untouched.
+    split: how the method sqm shares the budget out, by size or equally.
+    """
+
+    theta: str = "none"
+    public_theta: Decimal | None = None
+    method: str = "auto"
+    strategy: str = "auto"
+    isotonic: str = "auto"
+    rho_split: Decimal = Decimal("0.1")
+    ratio: Decimal = Decimal("0.998")
+    aggregates: tuple[str, ...] = AGGREGATES
+    split: str = "optimal"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether choosing the threshold is paid for."""
+        return self.theta in ("svt", "recursive", "exponential")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """p linear queries over blocks of values.
+
+    lattice: of the value, whose integers start at 0 or above. cuts: block j holds the integers above cuts[j] and up to
+    cuts[j + 1]; ascending, the first is below every value. rows: per query its weight of each block. edges: per query
+    the ends to show, in the value's unit, None where the query has none. prefixes: whether every query starts at the
+    lowest value with weight 1, in ascending order, so that true answers do not decrease.
+    """
+
+    lattice: Lattice
+    cuts: tuple[int, ...]
+    rows: Rows
+    edges: tuple[tuple[Decimal | None, Decimal | None], ...]
+    prefixes: bool
+    per: str
+    options: Options
+
+    @property
+    def blocks(self) -> int:
+        return len(self.cuts) - 1
+
+    @cached_property
+    def text(self) -> str:
+        """`canonical` as text: equal workloads over equal lattices have equal ones."""
+        return json.dumps([self.canonical(), self.lattice.high, str(self.lattice.step)], sort_keys=True)
+
+    def canonical(self) -> dict[str, Any]:
+        """What tells this workload from another; the aggregate says the value and its bounds."""
+        return {
+            "cuts": list(self.cuts),
+            **self._queries(),
+            "per": self.per,
+            "options": {name: str(value) for name, value in sorted(vars(self.options).items())},
+        }
+
+    def _queries(self) -> dict[str, Any]:
+        if isinstance(self.rows, Runs):
+            return {"runs": list(zip(self.rows.starts, self.rows.ends, strict=True))}
+        return {"rows": [[str(weight) for weight in row] for row in self.rows]}
+
+
+def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa: int | None) -> Workload | None:
+    """The request's member "workload" -> `Workload`, if there is one.
+
+    lattice: of the summed value. kappa: declared rows of a user, where a unit may own several.
+
+    Errors: DP003 for a document of another form or values below 0, DP005 for what is out of range.
+    """
+    if document.get("workload") is None:
+        return None
+    given = members.mapping(document["workload"], "workload")
+    if set(given) - _MEMBERS or lattice is None or document.get("decide"):
+        raise DPError(SHAPE, "a workload of an unknown form", "SELECT * FROM dp_sum_workload(relation, value, ...)")
+    if lattice.low < 0:
+        raise DPError(
+            SHAPE,
+            "a workload is of values of at least 0",
+            "Give lower => 0 in the options' stead: sum greatest(x, 0), and greatest(-x, 0) in a second workload.",
+        )
+    per = str(given.get("per") or "row")
+    if per not in ("row", "user"):
+        raise DPError(OUT_OF_RANGE, "per must be row or user", "per => 'row': each row; per => 'user': a user's total.")
+    if per == "user":
+        lattice = _of_users(lattice, kappa)
+    options = _options(given.get("options"))
+    thresholds, ranges = _numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
+    if given.get("matrix") is not None:
+        shape = _matrix(members.items(given["matrix"], "workload"), thresholds, lattice)
+    elif ranges is not None and not thresholds:
+        shape = _ranges(members.items(ranges, "ranges"), lattice)
+    elif thresholds and ranges is None:
+        shape = _thresholds(thresholds, lattice)
+    else:
+        raise DPError(
+            OUT_OF_RANGE,
+            "a workload needs thresholds, or ranges, or a matrix over thresholds",
+            "thresholds => '{30000,40000,50000}', or ranges => '{\"[0,30000)\",\"[30000,60000)\"}'.",
+        )
+    cuts, rows, edges, prefixes = shape
+    if len(rows) > MAX_QUERIES or len(rows) * (len(cuts) - 1) > MAX_CELLS:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"more than {MAX_QUERIES} queries, or more than {MAX_CELLS} cells of queries by buckets",
+            "Ask fewer queries at once.",
+        )
+    return Workload(lattice, cuts, rows, edges, prefixes, per, options)
+
+
+def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
+    """The lattice of a user's total: up to kappa values; DP004 where no kappa is declared."""
+    if kappa is None:
+        raise DPError(
+            UNDECLARED,
+            "how many rows one user may own is not declared, so neither is the largest total",
+            "The owner protects the relation with max_rows_per_unit; per => 'row' where the unit is a row.",
+        )
+    return replace(lattice, low=0, high=lattice.high * kappa)
+
+
+Shape = tuple[tuple[int, ...], Rows, tuple[tuple[Decimal | None, Decimal | None], ...], bool]
+
+
+def _thresholds(values: Sequence[Decimal], lattice: Lattice) -> Shape:
+    """Prefix sums: of values at most each threshold, which must ascend and lie within the declared bounds."""
+    if any(b <= a for a, b in pairwise(values)):
+        raise DPError(OUT_OF_RANGE, "thresholds must be in ascending order", "thresholds => '{30000,40000,50000}'")
+    ends = [_at_most(value, lattice) for value in values]
+    for value, end in zip(values, ends, strict=True):
+        _check_within(value, end, lattice)
+    cuts = (lattice.low - 1, *dict.fromkeys(ends))
+    places = {cut: place for place, cut in enumerate(cuts)}
+    rows = Runs((0,) * len(ends), tuple(places[end] for end in ends), len(cuts) - 1)
+    return cuts, rows, tuple((None, value) for value in values), True
+
+
+def _ranges(texts: Sequence[Any], lattice: Lattice) -> Shape:
+    """Sums over ranges; each edge keeps the side that the range gives it."""
+    spans = []
+    for text in texts:
+        spans.append(_range(members.text(text, "ranges") or "", lattice))
+    if not spans:
+        raise DPError(OUT_OF_RANGE, "ranges is empty", "ranges => '{\"[0,30000)\"}'")
+    cuts = tuple(sorted({lattice.low - 1, *(cut for low, high, _ in spans for cut in (low, high))}))
+    places = {cut: place for place, cut in enumerate(cuts)}
+    starts, ends = zip(*((places[low], places[high]) for low, high, _ in spans), strict=True)
+    rows = Runs(starts, ends, len(cuts) - 1)
+    return cuts, rows, tuple(edges for _, _, edges in spans), False
+
+
+def _range(text: str, lattice: Lattice) -> tuple[int, int, tuple[Decimal | None, Decimal | None]]:
+    """(last integer before the range, last integer in it, its ends) of a numrange as PostgreSQL writes it."""
+    inner = text[1:-1].replace('"', "")
+    if len(text) < 3 or text[0] not in "[(" or text[-1] not in "])" or inner.count(",") != 1:
+        raise DPError(OUT_OF_RANGE, "a range is empty or of an unknown form", "ranges => '{\"[0,30000)\"}'")
+    low_text, high_text = inner.split(",")
+    low = _number(low_text, "ranges") if low_text else None
+    high = _number(high_text, "ranges") if high_text else None
+    first, last = lattice.low - 1, lattice.high
+    if low is not None:
+        first = _at_most(low, lattice) if text[0] == "(" else _below(low, lattice)
+    if high is not None:
+        last = _at_most(high, lattice) if text[-1] == "]" else _below(high, lattice)
+    first, last = max(first, lattice.low - 1), min(last, lattice.high)
+    if last <= first:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"the range {text[:60]} holds no value within the declared bounds",
+            f"Values lie between {_shown(lattice.low, lattice)} and {_shown(lattice.high, lattice)}.",
+        )
+    return first, last, (low, high)
+
+
+def _matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Lattice) -> Shape:
+    """Any real matrix over the buckets (below the first threshold, between neighbours)."""
+    cuts, _, _, _ = _thresholds(thresholds, lattice) if thresholds else ((), (), (), False)
+    rows = []
+    for line in lines:
+        weights = [Fraction(_number(str(value), "workload", signed=True)) for value in members.items(line, "workload")]
+        if len(weights) != len(cuts) - 1 or not any(weights):
+            raise DPError(
+                OUT_OF_RANGE,
+                "each row of a workload needs a weight for each threshold, not all of them 0",
+                "workload => '{{1,0},{1,1}}' with thresholds => '{30000,40000}'.",
+            )
+        rows.append(tuple(weights))
+    if not rows:
+        raise DPError(OUT_OF_RANGE, "the workload has no row", "workload => '{{1,0},{1,1}}'")
+    return cuts, tuple(rows), ((None, None),) * len(rows), False
+
+
+def _at_most(value: Decimal, lattice: Lattice) -> int:
+    """The last lattice integer whose value is at most this; exact, in rational numbers."""
+    return math.floor(Fraction(value) / lattice.step)
+
+
+def _below(value: Decimal, lattice: Lattice) -> int:
+    return math.ceil(Fraction(value) / lattice.step) - 1
+
+
+def _check_within(value: Decimal, end: int, lattice: Lattice) -> None:
+    if not lattice.low <= end <= lattice.high:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"the threshold {value} lies outside the declared bounds",
+            f"Values lie between {_shown(lattice.low, lattice)} and {_shown(lattice.high, lattice)}.",
+        )
+
+
+def _shown(end: int, lattice: Lattice) -> str:
+    return f"{float(end * lattice.step):g}"
+
+
+def _numbers(found: Any, name: str) -> list[Decimal]:
+    return [_number(str(value), name) for value in members.items(found, name)] if found is not None else []
+
+
+def _number(text: str, name: str, *, signed: bool = False) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite() or abs(number) > 10**18 or (number < 0 and not signed):
+        raise DPError(OUT_OF_RANGE, f"{name} must be numbers, not NULL", "Finite ones, of at least 0.")
+    return number
+
+
+def _options(found: Any) -> Options:
+    given = {
+        name: value
+        for name, value in members.mapping({} if found is None else found, "options").items()
+        if value is not None
+    }
+    if unknown := sorted(set(given) - _OPTIONS):
+        raise DPError(
+            OUT_OF_RANGE, f"unknown option {json.dumps(unknown[0])[:60]}", f"Options: {', '.join(sorted(_OPTIONS))}."
+        )
+    theta, public = str(given.get("theta", "none")), None
+    if theta not in THRESHOLDS:
+        theta, public = "public", _number(theta, "theta")
+    elif theta == "public":
+        raise DPError(OUT_OF_RANGE, "a public theta is a number", "options => '{\"theta\": 100000}'")
+    if public is not None and public <= 0:
+        raise DPError(OUT_OF_RANGE, "theta must be above 0", "options => '{\"theta\": 100000}'")
+    aggregates = given.get("aggregates", list(AGGREGATES))
+    if not isinstance(aggregates, list) or not aggregates or set(aggregates) - set(AGGREGATES):
+        raise DPError(OUT_OF_RANGE, "aggregates is a list of sum, count and avg", '{"aggregates": ["sum"]}')
+    return Options(
+        theta,
+        public,
+        _one_of(given, "method", METHODS),
+        _one_of(given, "strategy", STRATEGIES),
+        _one_of(given, "isotonic", ("auto", "on", "off")),
+        _fraction(given.get("rho_split", "0.1"), "rho_split"),
+        _fraction(given.get("ratio", "0.998"), "ratio"),
+        tuple(one for one in AGGREGATES if one in aggregates),
+        _one_of({"split": "optimal", **given}, "split", ("optimal", "equal")),
+    )
+
+
+def _one_of(given: Mapping[str, Any], name: str, known: Sequence[str]) -> str:
+    value = str(given.get(name, "auto"))
+    if value not in known:
+        raise DPError(OUT_OF_RANGE, f"unknown {name}", f"{name} is one of {', '.join(known)}.")
+    return value
+
+
+def _fraction(value: Any, name: str) -> Decimal:
+    number = _number(str(value), name)
+    if not 0 < number < 1 or number != round(number, 9):
+        raise DPError(OUT_OF_RANGE, f"{name} must be above 0 and below 1, of nine decimals at most", f"{name}: 0.1")
+    return number

@@ -1,0 +1,186 @@
+"""What may be drawn for a workload, and what each is predicted to cost in error: public facts only, so it is free.
+
+`auto` takes the least total variance of the sums (and, where counts are asked for, of the counts in units of each
+query's upper edge); ties go to the first (composition.md §7.5, sum-workloads.md §7.7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.mechanisms.matrix import strategies
+from pg_epsilon.mechanisms.matrix.greedyh import greedyh
+from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
+from pg_epsilon.mechanisms.matrix.optimal import LARGEST, optimal
+from pg_epsilon.mechanisms.matrix.p_identity import p_identity
+from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
+from pg_epsilon.mechanisms.matrix.strategies import Strategy
+from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
+from pg_epsilon.workload.columns import Columns, objective, pairs_of, sums_of, weights_of
+
+MOST_COLUMNS = 2_000  # for strategies that are optimised; above it identity and the workload itself
+MAX_TRIED = 2_500  # cells up to which pairs are tried for sums alone, for which they are seldom better
+P_IDENTITY = (1, 4, 16)
+TREES = (2, 4, 8, 16)
+Build = Callable[[], Strategy]
+
+
+@dataclass(frozen=True)
+class Design:
+    """One way to answer: the columns, the strategy over columns divided by their weights, and its error.
+
+    factors: per query, the variance of its sum when noise has variance 1 for a sensitivity of 1, lattice units².
+    total: of what `auto` compares.
+    """
+
+    method: str
+    columns: Columns
+    strategy: Strategy
+    factors: Array
+    total: float
+    _drawn: dict[int, LatticeStrategy] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.method if self.method == self.strategy.name else f"{self.method} {self.strategy.name}"
+
+    def on_lattice(self, most_rows: int) -> LatticeStrategy:
+        """The integers that are drawn for, remembered; DP005 where they have no room."""
+        if most_rows not in self._drawn:
+            self._drawn[most_rows] = on_lattice(self.strategy, self.columns.weights, most_rows)
+        return self._drawn[most_rows]
+
+
+def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
+    """The candidates for a threshold, best first; each tightened, because the largest column is paid for anyway.
+
+    DP005 where the asked method does not answer what is asked. At every theta a method that answers at one is there:
+    whether a strategy spans the queries does not depend on weights above 0.
+    """
+    if workload.options.strategy == "optimal" and not gaussian:
+        raise DPError(OUT_OF_RANGE, "strategy optimal is for Gaussian noise", "Ask with rho, or strategy => auto.")
+    found = []
+    for columns in _data(workload, theta):
+        aim = objective(columns, _values(workload, theta))
+        for method, build in _strategies(workload.options, columns, aim, gaussian=gaussian):
+            # An optimiser may diverge at a theta that was drawn, after the charge: then this candidate is out.
+            with suppress(np.linalg.LinAlgError):
+                strategy = strategies.tightened(build(), gaussian=gaussian)
+                inverted = strategies.inverse(strategy)
+                total = float(strategies.query_errors(strategy, aim, gaussian=gaussian, inverted=inverted).sum())
+                if math.isfinite(total) and strategies.spans(strategy, aim, inverted):
+                    own = strategies.query_errors(strategy, columns.totals, gaussian=gaussian, inverted=inverted)
+                    found.append(Design(method, columns, strategy, own, total))
+    if not found:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"method {workload.options.method} with strategy {workload.options.strategy} does not answer this workload",
+            "Leave method and strategy to auto.",
+        )
+    return sorted(found, key=lambda one: one.total)
+
+
+def variance(amount: Fraction, *, gaussian: bool) -> float:
+    """Of the noise for a sensitivity of 1: 2 / epsilon² (Laplace), 1 / (2 rho) (Gaussian)."""
+    return 1 / (2 * float(amount)) if gaussian else 2 / float(amount) ** 2
+
+
+def _values(workload: Workload, theta: int) -> Array | None:
+    """What a row counts for where counts are asked for: the query's highest value, at least 1."""
+    if workload.options.aggregates == ("sum",):
+        return None
+    ends = np.array([min(high, theta) for high in workload.cuts[1:]], dtype=float)
+    return np.asarray(np.maximum(((weights_of(workload.rows) != 0) * ends).max(axis=1), 1.0))
+
+
+def _data(workload: Workload, theta: int) -> Iterator[Columns]:
+    """Pairs answer counts too; sums alone where only sums are asked for, or a method of the paper, or many cells."""
+    options = workload.options
+    sums_only = options.aggregates == ("sum",)
+    large = len(workload.rows) * workload.blocks > (MAX_TRIED if sums_only else MAX_PAIR_CELLS)
+    if large and not sums_only:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"counts and averages are answered for at most {MAX_PAIR_CELLS} cells of queries by buckets",
+            'Ask for sums alone, options => \'{"aggregates": ["sum"]}\', or for fewer queries.',
+        )
+    if sums_only and workload.cuts[-1] > 0:
+        yield sums_of(workload, theta)
+    if not large:
+        yield pairs_of(workload, theta)
+
+
+def _strategies(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
+    """(method, how to build the strategy) of every candidate."""
+    count, wanted = len(columns.columns), options.method
+    if wanted in ("auto", "identity"):
+        yield "identity", partial(strategies.identity, count)
+    if wanted in ("auto", "workload"):
+        yield "workload", partial(strategies.workload, aim)
+    if wanted == "sqm":
+        yield "sqm", partial(_single, aim, gaussian=gaussian, equal=options.split == "equal")
+    if wanted in ("auto", "tamm") and count <= MOST_COLUMNS:
+        for build in _chosen(options.strategy, columns, aim, gaussian=gaussian):
+            yield "tamm", build
+    if wanted in ("auto", "timm") and count <= MOST_COLUMNS:
+        yield from _independent(options.strategy, columns, aim, gaussian=gaussian)
+
+
+def _chosen(wanted: str, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[Build]:
+    """Strategies for queries over columns; the first, where the noise is Gaussian, is the best for its L2 norm."""
+    count = aim.shape[1]
+    if gaussian and (wanted == "optimal" or (wanted == "auto" and count <= LARGEST)):
+        yield partial(optimal, aim)
+    if wanted in ("auto", "greedyh"):
+        yield partial(greedyh, aim)
+    if wanted in ("auto", "p-identity"):
+        for rows in sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))}):
+            yield partial(p_identity, aim, rows)
+    if wanted in ("auto", "tree") and columns.data == "sums":
+        for branching in TREES:
+            yield partial(strategies.tree, count, branching)
+    if wanted in ("auto", "wavelet") and columns.data == "sums":
+        yield partial(strategies.wavelet, count)
+    if wanted == "identity":
+        yield partial(strategies.identity, count)
+    if wanted == "workload":
+        yield partial(strategies.workload, aim)
+
+
+def _independent(wanted: str, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
+    """TiMM: a strategy for the queries before truncation, over truncated columns; S = A T (§7.5)."""
+    weights = np.asarray(columns.weights, dtype=float)
+    whole = Written.of(aim.dense() / weights)
+    for build in _chosen("greedyh" if wanted == "auto" else wanted, columns, whole, gaussian=gaussian):
+        yield "timm", partial(_truncated, build, weights)
+
+
+def _truncated(build: Build, weights: Array) -> Strategy:
+    strategy = build()
+    return Strategy(strategy.name, strategy.matrix * (weights / weights.max()))
+
+
+def _single(aim: Queries, *, gaussian: bool, equal: bool) -> Strategy:
+    """Every query by itself: an equal split of the budget, or the one that is least in total variance.
+
+    In the latter a query of sensitivity s takes a share of the L1 norm in proportion to s^(2/3); of the squared L2
+    norm (Gaussian noise), to s.
+    """
+    matrix = aim.dense()
+    sensitivity = np.abs(matrix).max(axis=1)
+    rows = matrix[sensitivity > 0] / sensitivity[sensitivity > 0][:, None]
+    shares = np.power(sensitivity[sensitivity > 0], 0 if equal else 1 / 2 if gaussian else 2 / 3)
+    return Strategy("sqm", rows * (shares / shares.sum())[:, None])
+
+
+def root_mean_square(design: Design, amount: Fraction, *, gaussian: bool) -> float:
+    """Predicted RMSE of the sums, lattice units, at a share of the budget."""
+    return math.sqrt(float(np.mean(design.factors)) * variance(amount, gaussian=gaussian))

@@ -1,0 +1,163 @@
+"""Sums of one block that differ in a range of their own argument: the same question as a workload (issue's main door).
+
+`sum(x) FILTER (WHERE x <= 30000), sum(x) FILTER (WHERE x <= 40000), …` of numbers whose type has steps. Anything else
+that stands in a filter leaves the block as it is: nothing is dropped, so what is recognised means what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from pg_epsilon.query.aggregates import Aggregate, aggregate_from_text
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.query.expression import Fold, FoldError
+from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
+from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
+
+LEAST = 3  # different queries: below, one release is no nearer
+_MEMBERS = {"function", "argument", "filter", "name", "distinct", "parameters"}
+_WHOLE = {"int2", "int4", "int8", "numeric"}  # types of constants whose order is that of numbers
+Number = Callable[[Any], Fraction | None]  # a constant in lattice units; None for anything else
+_MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+@dataclass(frozen=True)
+class Span:
+    """The lattice integers x with low < x <= high; None: without end."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def within(self, other: Span) -> Span:
+        """What lies in both."""
+        lows = [one for one in (self.low, other.low) if one is not None]
+        highs = [one for one in (self.high, other.high) if one is not None]
+        return Span(max(lows, default=None), min(highs, default=None))
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sums of a block that are one workload. members: their numbers among the block's aggregates, query by query."""
+
+    workload: Workload
+    members: tuple[int, ...]
+
+
+def recognise(items: Sequence[Any], aggregates: Sequence[Aggregate], fold: Fold) -> Together | None:
+    """The largest workload that sums of a block are, or None; other aggregates may stand beside it.
+
+    items: as the request gives them; aggregates: the same, validated.
+    """
+    found: dict[str, list[tuple[int, Span]]] = {}
+    for number, (item, aggregate) in enumerate(zip(items, aggregates, strict=True)):
+        lattice = aggregate.lattice
+        if aggregate.function != "sum" or lattice is None or not lattice.exact or lattice.low < 0:
+            continue
+        parts = aggregate_from_text(item) if isinstance(item, str) else item
+        whole = isinstance(parts, Mapping) and not parts.get("parameters")
+        span = _span(parts, partial(_steps, lattice.step, fold)) if whole else None
+        if span is not None:
+            found.setdefault(lattice.sql, []).append((number, span))
+    for sums in sorted(found.values(), key=len, reverse=True):
+        lattice = aggregates[sums[0][0]].lattice
+        spans = [span for _, span in sums]
+        if lattice is not None and len(set(spans)) >= LEAST and (workload := _workload(spans, lattice)) is not None:
+            return Together(workload, tuple(number for number, _ in sums))
+    return None
+
+
+def _workload(spans: Sequence[Span], lattice: Lattice) -> Workload | None:
+    """None where a value beyond the declared bounds, which is clamped, would cross a filter's end."""
+    beyond = {span.high for span in spans if span.high is None or span.high >= lattice.high}
+    if len(beyond) > 1 or any(span.low is not None and span.low < lattice.low for span in spans):
+        return None
+    first, last = lattice.low - 1, lattice.high
+    ends = [(first if s.low is None else s.low, last if s.high is None else min(s.high, last)) for s in spans]
+    if any(low >= high for low, high in ends):
+        return None
+    cuts = tuple(sorted({first, *(cut for pair in ends for cut in pair)}))
+    if len(spans) * (len(cuts) - 1) > MAX_PAIR_CELLS:
+        return None
+    rows = tuple(tuple(Fraction(int(low < cut <= high)) for cut in cuts[1:]) for low, high in ends)
+    edges = tuple((_edge(span.low, lattice.step), _edge(span.high, lattice.step)) for span in spans)
+    return Workload(lattice, cuts, rows, edges, False, "row", Options(aggregates=("sum",)))
+
+
+def _edge(end: int | None, step: Fraction) -> Decimal | None:
+    return None if end is None else Decimal(end * step.numerator) / Decimal(step.denominator)
+
+
+def _span(parts: Mapping[str, Any], number: Number) -> Span | None:
+    if set(parts) - _MEMBERS or parts.get("distinct") or not parts.get("argument"):
+        return None
+    argument = deparse(parse_expression(str(parts["argument"])))
+    if parts.get("filter") is None:
+        return Span()
+    return _of(parse_expression(str(parts["filter"])), argument, number)
+
+
+def _of(node: Any, argument: str, number: Number) -> Span | None:
+    """The span of a condition on the argument alone; None for any other."""
+    if isinstance(node, ast.BoolExpr) and node.boolop == enums.BoolExprType.AND_EXPR:
+        whole = Span()
+        for one in node.args or ():
+            span = _of(one, argument, number)
+            if span is None:
+                return None
+            whole = whole.within(span)
+        return whole
+    return _of_operator(node, argument, number) if isinstance(node, ast.A_Expr) else None
+
+
+def _of_operator(node: Any, argument: str, number: Number) -> Span | None:
+    if node.kind == enums.A_Expr_Kind.AEXPR_BETWEEN and deparse(node.lexpr) == argument:
+        low, high = (number(one) for one in node.rexpr)
+        return None if low is None or high is None else _ends(">=", low).within(_ends("<=", high))
+    if node.kind != enums.A_Expr_Kind.AEXPR_OP or len(node.name) != 1 or node.name[0].sval not in _MIRROR:
+        return None
+    operator, left, right = node.name[0].sval, node.lexpr, node.rexpr
+    if left is not None and deparse(right) == argument:
+        operator, left, right = _MIRROR[operator], right, left
+    value = number(right) if left is not None and deparse(left) == argument else None
+    return None if value is None else _ends(operator, value)
+
+
+def _ends(operator: str, value: Fraction) -> Span:
+    """The integers on one side of a number."""
+    at_most, below = value.__floor__(), value.__ceil__() - 1
+    return {
+        "<=": Span(None, at_most),
+        "<": Span(None, below),
+        ">": Span(at_most, None),
+        ">=": Span(below, None),
+        "=": Span(below, at_most),
+    }[operator]
+
+
+def _steps(step: Fraction, fold: Fold, node: Any) -> Fraction | None:
+    value = _constant(node, fold)
+    return None if value is None else value / step
+
+
+def _constant(node: Any, fold: Fold) -> Fraction | None:
+    """A whole or decimal constant, as PostgreSQL reads it."""
+    inner = node
+    while isinstance(inner, ast.TypeCast):  # a parameter's cast inside the client's own
+        kind: Any = inner.typeName
+        if str(kind.names[-1].sval) not in _WHOLE or kind.arrayBounds or kind.typmods:
+            return None
+        inner = inner.arg
+    if not isinstance(inner, ast.A_Const) or inner.isnull:
+        return None
+    if inner is node and not isinstance(inner.val, ast.Integer | ast.Float):
+        return None
+    try:
+        (text,) = fold([deparse(node)])
+        return Fraction(text) if text is not None else None
+    except (FoldError, ValueError):
+        return None

@@ -1,0 +1,191 @@
+"""Released integers of a workload -> its rows: sums, counts, averages and their errors, and facts; free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from pg_epsilon.mechanisms.matrix import strategies
+from pg_epsilon.mechanisms.matrix.queries import Array
+from pg_epsilon.workload.batch import Batch, Drawn, read
+from pg_epsilon.workload.designs import designs, variance
+from pg_epsilon.workload.found import find
+
+MOST_SHOWN = 400  # queries whose errors by each method are told
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Per query, lattice units: the sum, its noise's standard deviation and margin, the count where it is known."""
+
+    totals: Array
+    deviations: Array
+    margins: Array
+    counts: Array | None
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What follows from a strategy alone: each query's weight of each draw, its noise's deviation and margin."""
+
+    totals: Array
+    counts: Array | None
+    deviations: Array
+    margins: Array
+
+
+def answers(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[Answers]:
+    """Least squares on what was drawn, then every query, in each group. Unbiased for the truncated sums."""
+    key = (_scale(groups[0], how), confidence, how.gaussian)
+    if key not in groups[0].decoders:
+        groups[0].decoders[key] = _decoder(groups[0], how, confidence)
+    decoder: Decoder = groups[0].decoders[key]
+    found = []
+    for drawn in groups:
+        values = np.array([float(value) for value in drawn.answers]) / drawn.lattice.factor
+        counts = None if decoder.counts is None else decoder.counts @ values
+        found.append(Answers(decoder.totals @ values, decoder.deviations, decoder.margins, counts))
+    return found
+
+
+def _decoder(drawn: Drawn, how: Batch, confidence: Decimal) -> Decoder:
+    inverse = strategies.inverse(drawn.lattice.strategy(drawn.strategy))
+    totals, counts = drawn.columns.totals.times(inverse.T).T, drawn.columns.counts
+    scale = _scale(drawn, how)
+    margins = np.array([_margin(row, scale, confidence, gaussian=how.gaussian) for row in totals])
+    deviations = np.sqrt(np.square(totals).sum(axis=1)) * (scale if how.gaussian else scale * math.sqrt(2))
+    return Decoder(totals, None if counts is None else counts.times(inverse.T).T, deviations, margins)
+
+
+def _scale(drawn: Drawn, how: Batch) -> float:
+    """b of the Laplace noise, sigma of the Gaussian, of one draw, in units of the strategy's rows."""
+    if how.gaussian:
+        return math.sqrt(drawn.lattice.l2_squared / (2 * float(how.amount))) * how.spread / drawn.lattice.factor
+    return drawn.lattice.l1 * how.units / float(how.amount) / drawn.lattice.factor
+
+
+def _margin(weights: Array, scale: float, confidence: Decimal, *, gaussian: bool) -> float:
+    """m with Pr[|sum of weights times noise| > m] <= 1 - confidence.
+
+    Gaussian: by the normal law. Laplace: Chernoff's bound, 2 exp(-s m) / prod (1 - s² w² b²), least over s.
+    """
+    if gaussian:
+        return float(NormalDist().inv_cdf(1 - (1 - float(confidence)) / 2) * scale * np.sqrt(np.square(weights).sum()))
+    sizes = np.abs(weights) * scale
+    largest = float(sizes.max(initial=0.0))
+    if not largest:
+        return 0.0
+    points = np.linspace(0.02, 0.98, 49)[:, None] / largest
+    logs = -np.log1p(-np.square(points * sizes)).sum(axis=1)
+    return float(((logs + math.log(2 / (1 - float(confidence)))) / points[:, 0]).min())
+
+
+def rows(raw: Sequence[int], how: Batch, confidence: Decimal) -> list[list[str | int | None]]:
+    """query, low_edge, high_edge, sum, count, avg, stderr, low, high of every query, as texts.
+
+    low and high hold what noise may do at the asked confidence; where theta truncates, high is NULL, because how much
+    was cut is not known.
+    """
+    (found,) = rows_of([read(raw, how)], how, confidence)
+    return found
+
+
+def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[list[list[str | int | None]]]:
+    """The rows of every group."""
+    return [_rows(drawn, found, how) for drawn, found in zip(groups, answers(groups, how, confidence), strict=True)]
+
+
+def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
+    workload, step = how.workload, how.workload.lattice.step
+    shown = _smoothed(found.totals, how)
+    cut = drawn.theta < workload.cuts[-1]
+    asked = workload.options.aggregates
+    result: list[list[str | int | None]] = []
+    for place, (low_edge, high_edge) in enumerate(workload.edges):
+        total, margin = float(shown[place]), float(found.margins[place])
+        ends = min(total, float(found.totals[place]) - margin), max(total, float(found.totals[place]) + margin)
+        count = None if found.counts is None else float(found.counts[place])
+        average = total / count if count is not None and round(count) >= 1 else None
+        result.append(
+            [
+                place + 1,
+                None if low_edge is None else str(low_edge),
+                None if high_edge is None else str(high_edge),
+                _text(total, step),
+                None if count is None or not {"count", "avg"} & set(asked) else str(round(count)),
+                _text(_within(average, workload.lattice.low, drawn.theta), step, 6) if "avg" in asked else None,
+                _text(float(found.deviations[place]), step),
+                _text(ends[0], step),
+                None if cut else _text(ends[1], step),
+            ]
+        )
+    return result
+
+
+def _within(value: float | None, low: int, high: int) -> float | None:
+    return None if value is None else min(max(value, low), high)
+
+
+def _smoothed(totals: Array, how: Batch) -> Array:
+    """Isotonic regression: true prefix sums do not decrease. `auto` where all queries share one draw (§10)."""
+    wanted = how.workload.options.isotonic
+    if not how.workload.prefixes or wanted == "off" or (wanted == "auto" and how.workload.options.method == "sqm"):
+        return totals
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(totals).x)
+
+
+def _text(value: float | None, step: Fraction, digits: int | None = None) -> str | None:
+    """A value in lattice units as decimal text, rounded to the lattice (or to so many more digits)."""
+    if value is None or not math.isfinite(value):
+        return None
+    if digits is None:
+        exact = Fraction(round(value)) * step
+    else:
+        exact = Fraction(round(Fraction(value) * 10**digits), 10**digits) * step
+    return format((Decimal(exact.numerator) / Decimal(exact.denominator)).normalize(), "f")
+
+
+def errors(how: Batch, theta: int) -> dict[str, list[float]]:
+    """Per candidate, the predicted standard deviation of every query's noise; none for very many queries."""
+    if len(how.workload.rows) > MOST_SHOWN:
+        return {}
+    step, scale = float(how.workload.lattice.step), variance(how.amount, gaussian=how.gaussian)
+    found: dict[str, list[float]] = {}
+    for one in designs(how.workload, theta, gaussian=how.gaussian):
+        deviations = np.sqrt(one.factors * scale) * how.spread * step
+        found.setdefault(one.name, [float(f"{value:.4g}") for value in deviations])
+    return found
+
+
+def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
+    """What is told of a workload: theta, strategy, budgets, predicted error of every candidate at that theta."""
+    step = float(how.workload.lattice.step)
+    found = find(how.workload, theta, gaussian=how.gaussian)
+    wide = variance(how.amount, gaussian=how.gaussian)
+    errors = {
+        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in found.variances.items()
+    }
+    return {
+        "theta": float(theta * step),
+        "theta_by": how.threshold.kind,
+        "strategy": chosen or found.best.name,
+        "data": found.best.columns.data,
+        "queries": len(how.workload.rows),
+        "blocks": how.workload.blocks,
+        "groups": how.groups,
+        "threshold_budget": str(how.threshold.epsilon or 0),
+        "answers_budget": str(how.rho if how.rho is not None else how.epsilon),
+        "expected_rmse": errors[chosen or found.best.name],
+        "candidates": [
+            {"strategy": name, "expected_rmse": errors[name]} for name in sorted(errors, key=errors.__getitem__)
+        ],
+    }

@@ -1,0 +1,1 @@
+ALTER TABLE dp.incarnation ADD COLUMN inode numeric, ADD COLUMN ctime bigint, ADD CHECK ((inode IS NULL) = (ctime IS NULL));

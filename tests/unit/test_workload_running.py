@@ -1,0 +1,139 @@
+"""Running sums over groups without a database: sensitivity, decoding, predicted errors, bars, weights."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pg_epsilon.errors import DPError
+from pg_epsilon.mechanisms.matrix.lattice import on_lattice
+from pg_epsilon.noise import current
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.query.parse import parse_expression
+from pg_epsilon.workload.running import Grouped, RunningSums, _designs, _queries, core
+from pg_epsilon.workload.running_ask import Running, compile_running, group_weights
+
+LATTICE = Lattice("x", 0, 1000, Fraction(1), whole=True)
+
+
+class NoNoise:
+    """Adds nothing."""
+
+    def laplace(self, exact: Any, **how: Any) -> list[int]:
+        return list(exact)
+
+    gaussian = laplace
+
+
+def measure(
+    weights: tuple[int, ...],
+    *,
+    descending: bool = False,
+    alone: bool = False,
+    rho: str | None = None,
+    place: int = 0,
+    outer: int = 1,
+    inner: int = 1,
+) -> RunningSums:
+    run = Running(0, 0, descending, alone, weights)
+    inside = tuple(weight for weight in weights if weight)
+    name, strategy, _ = _designs(_queries(weights, run), inside, rho is not None)[place]
+    drawn = on_lattice(strategy, inside, 10_000)
+    epsilon = None if rho else Decimal("0.5")
+    return RunningSums(outer, inner, weights, name, drawn, descending, epsilon, Decimal(rho) if rho else None)
+
+
+WEIGHTS = [(0, 100, 200, 300, 1000), (5, 5, 5, 5, 5, 5, 5), (1, 1000), (0, 7, 7, 0, 9)]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+@pytest.mark.parametrize("place", range(4))
+def test_a_row_changes_the_answers_by_the_sensitivity_at_most(weights: tuple[int, ...], place: int) -> None:
+    """Of every strategy: at the weight of some group the bound is reached."""
+    how = measure(weights, place=place)
+    inside = [weight for weight in weights if weight]
+    before = [random.Random(place).randrange(10_000) for _ in inside]
+    changes = []
+    for group, weight in enumerate(inside):
+        after = [value + weight * (number == group) for number, value in enumerate(before)]
+        pairs = zip(how.drawn.answers(before), how.drawn.answers(after), strict=True)
+        changes.append(sum(abs(a - b) for a, b in pairs))
+    assert max(changes) == how.drawn.l1
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_without_noise_every_group_has_its_sum(weights: tuple[int, ...], descending: bool) -> None:
+    """In every combination of other keys before and behind; a group of weight 0 is 0."""
+    how = measure(weights, descending=descending, outer=3, inner=2)
+    numbers = random.Random(7)
+    exact = [numbers.randrange(100) * weights[cell // 2 % len(weights)] for cell in range(6 * len(weights))]
+    assert [one[0] for one in core([*exact], how, NoNoise(), "a1")] == exact  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rho", [None, "0.1"])
+def test_running_sums_are_as_near_as_predicted(rho: str | None) -> None:
+    """2,000 draws: a mean square of n draws is within 7 sqrt(kurtosis / n) of its mean but with probability 1e-10;
+    the kurtosis of sums of Laplace variables is at most 6, so 0.39. Released deviations are those of single groups."""
+    weights = (0, 100, 200, 300, 500, 1000)
+    how = measure(weights, rho=rho)
+    run = Running(0, 0, False, False, weights)
+    factors = _designs(_queries(weights, run), weights[1:], rho is not None)[0][2]
+    variance = factors / (2 * float(rho)) if rho else factors * 2 / 0.25
+    drawn = [core([0] * 6, how, current(), "a1") for _ in range(2_000)]
+    groups = np.array([[cell[0] for cell in one] for one in drawn], dtype=float)
+    found = np.square(np.cumsum(groups, axis=1)).mean(axis=0)
+    assert found[0] == 0
+    assert np.abs(found[1:] / variance[1:] - 1).max() < 0.4
+    deviations = np.array([cell[1] / 1024 for cell in drawn[0]])
+    assert np.abs(np.square(groups).mean(axis=0)[1:] / np.square(deviations[1:]) - 1).max() < 0.4
+
+
+@pytest.mark.parametrize("rho", [None, "0.1"])
+def test_bars_hold_as_often_as_they_say(rho: str | None) -> None:
+    """300 draws of 6 groups at 90 %, the draws independent: Hoeffding's bound makes 0.9 - 0.16 wrong with
+    probability 2e-7."""
+    how = Grouped(measure((100,) * 6, rho=rho), Fraction(1), True, Fraction(1))
+    held = []
+    for _ in range(300):
+        for raw in core([5_000] * 6, how.measure, current(), "a1"):
+            low, high, _ = how.bars(raw, Decimal("0.9"))
+            assert int(low or 0) <= int(how.present(raw) or 0) <= int(high or 0)
+            held.append(int(low or 0) <= 5_000 <= int(high or 0))
+    assert np.mean(held) > 0.9 - 0.16
+
+
+def test_more_groups_hardly_cost_more() -> None:
+    """Of forty running sums: noise of its own for every group has 20.5 times the variance of one on average."""
+    weights = (1000,) * 40
+    run = Running(0, 0, False, False, weights)
+    factors = _designs(_queries(weights, run), weights, False)[0][2]
+    assert factors.mean() < 20.5e6 / 1.5
+
+
+BUCKETS = [
+    ("width_bucket(x, 0, 1000, 4)", (0, 250, 500, 750, 1000, 1000)),
+    ("width_bucket(x, 100, 300, 2)", (100, 200, 300, 1000)),
+    ("width_bucket(x, 0, 10, 3)", (0, 4, 7, 10, 1000)),
+    ("width_bucket(x, 1000, 0, 2)", (1000, 1000, 1000, 1000)),
+    ("width_bucket(y, 0, 1000, 2)", (1000, 1000, 1000, 1000)),
+]
+
+
+@pytest.mark.parametrize(("key", "weights"), BUCKETS)
+def test_weights_are_upper_edges(key: str, weights: tuple[int, ...]) -> None:
+    arguments = parse_expression(key).args
+    domain = [str(place) for place in range(len(weights))]
+    found = group_weights(arguments, "x", LATTICE, domain, lambda texts: list(texts))
+    assert found == weights
+
+
+@pytest.mark.parametrize("item", [{}, {"aggregate": 0, "key": 0}, 5, {"aggregate": True, "key": 0}])
+def test_other_forms_are_refused(item: Any) -> None:
+    with pytest.raises(DPError, match="running"):
+        compile_running({"running": [item], "keys": ["x"]}, [], [], lambda texts: list(texts))
