@@ -391,15 +391,20 @@ def test_a_session_whose_histogram_earns_epochs_loses_no_more_than_it_pays() -> 
 
 
 def test_that_session_passes_and_fails() -> None:
-    """After question 50 estimates are off by 0.75 alpha ñ. One session in ten has no open epoch then: twelve, 1e-12."""
+    """After question 50 estimates are off by 0.75 alpha ñ. What is met is collected over at most twelve sessions.
+
+    Of 150 sessions 18 had no r1 and 6 no r2 (upper 97.5 % limits: 0.18 and 0.085), the rest of what is asserted every
+    one had. False alarm: below 0.18^12 + 0.085^12 < 1.2e-9.
+    """
     paths: set[str] = set()
+    paid: set[str] = set()
     for _ in range(12):
         run = Run(GRID_TABLES, earning, Whole, None, GRID_COUNT, GRID_SCALE)
         paths |= {path for answers in run.seen for _, path in answers}
-        if "r2" in paths:
-            break
-    assert {"r1", "r2", "r3", "exact"} <= paths
-    assert {"epoch", "hard"} <= set(run.books.paid)
+        paid |= set(run.books.paid)
+        if {"r1", "r2", "r3", "exact"} <= paths and {"epoch", "hard"} <= paid:
+            return
+    pytest.fail(f"twelve sessions met only {sorted(paths)} and paid only for {sorted(paid)}")
 
 
 def test_the_session_that_refines_does() -> None:
