@@ -23,6 +23,7 @@ OTHERS = {
     "_published",
     "_cache_status",
     "_turbo_views",
+    "_strategies",
 }
 
 
