@@ -14,6 +14,8 @@ Settings: PG_EPSILON_PG (major version), PG_EPSILON_RUNTIME (the runtime directo
 
 from __future__ import annotations
 
+import fcntl
+import filecmp
 import hashlib
 import json
 import os
@@ -155,7 +157,18 @@ def server_user() -> str | None:
 
 
 def refresh_copy(target: Path) -> None:
-    """Bring the copies of the two packages up to date, readable by everybody; a file is replaced in one step."""
+    """Bring the copies of the two packages up to date, readable by everybody.
+
+    Processes that do it at the same time wait for each other: each would remove the other's unfinished files as stale.
+    Only what differs is replaced, in one step, and what running servers have compiled stays.
+    """
+    target.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        copy_packages(target)
+
+
+def copy_packages(target: Path) -> None:
     for folder, package in PACKAGES:
         source = ROOT / folder / package
         kept: set[Path] = set()
@@ -163,6 +176,8 @@ def refresh_copy(target: Path) -> None:
             copy = target / folder / package / file.relative_to(source)
             kept.add(copy)
             copy.parent.mkdir(parents=True, exist_ok=True)
+            if copy.exists() and filecmp.cmp(file, copy, shallow=False):
+                continue
             fresh = copy.with_name(f".{copy.name}.{os.getpid()}")
             shutil.copyfile(file, fresh)
             fresh.chmod(0o644)
@@ -170,7 +185,7 @@ def refresh_copy(target: Path) -> None:
         for stale in (target / folder).rglob("*"):
             if stale.is_dir():
                 stale.chmod(0o755)
-            elif stale not in kept:
+            elif stale not in kept and stale.parent.name != "__pycache__":
                 stale.unlink(missing_ok=True)
         (target / folder).chmod(0o755)
     target.chmod(0o755)

@@ -6,6 +6,8 @@ import json
 import re
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,46 @@ def test_copy_follows_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [file.name for file in (copy / "extension/pg_epsilon").iterdir()] == ["_version.py"]
     assert (copy / "proxy/pg_epsilon_proxy/cli.py").read_text() == "new"
     assert (copy / "extension/pg_epsilon/_version.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_copy_that_is_current_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Running servers read it, and what they have compiled of it."""
+    root = tree(tmp_path / "root")
+    (root / "proxy/pg_epsilon_proxy").mkdir(parents=True)
+    (root / "proxy/pg_epsilon_proxy/cli.py").write_text("new")
+    monkeypatch.setattr(paths, "ROOT", root)
+    copied = tmp_path / "copy/extension/pg_epsilon/_version.py"
+    paths.refresh_copy(tmp_path / "copy")
+    compiled = copied.parent / "__pycache__/_version.cpython-311.pyc"
+    compiled.parent.mkdir()
+    compiled.write_text("compiled")
+    first = copied.stat().st_ino
+    paths.refresh_copy(tmp_path / "copy")
+    assert (copied.stat().st_ino, compiled.read_text()) == (first, "compiled")
+
+
+def test_two_who_refresh_a_copy_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the two workers of a run do at its start: each would delete the other's unfinished files."""
+    inside: list[int] = []
+    together: list[int] = []
+    first_is_in, second_may_enter = threading.Event(), threading.Event()
+
+    def copying(target: Path) -> None:
+        inside.append(1)
+        together.append(len(inside))
+        first_is_in.set()
+        second_may_enter.wait(0.3)  # the time in which a second one without a lock would come in
+        inside.pop()
+
+    monkeypatch.setattr(paths, "copy_packages", copying)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(paths.refresh_copy, tmp_path / "copy")
+        assert first_is_in.wait(60)
+        two = pool.submit(paths.refresh_copy, tmp_path / "copy")
+        one.result(60)
+        second_may_enter.set()
+        two.result(60)
+    assert together == [1, 1]
 
 
 def test_every_step_of_the_demo_says_what_must_come_back() -> None:
