@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint check quick test test-all test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade ci-all demo demo-stop bench clean distclean
+.PHONY: help dev sql lint check quick test test-thorough test-thorough-here test-all test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -22,8 +22,14 @@ quick: dev sql ## three minutes: check, and of every suite with servers a happy 
 	@scripts/test.sh --check
 	@scripts/test.sh --quick
 
-test: dev sql ## the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/unit -k noise" for some of them)
+test: dev sql ## the fast tier of the tests, on this machine's PostgreSQL (PYTEST_ARGS="tests/unit -k noise" for some of them)
 	@scripts/test.sh
+
+test-thorough: ## all else that a release has passed: the thorough tier, the other Debian, drivers, TimescaleDB, pg_upgrade
+	@scripts/targets.sh "make test-thorough" test-thorough-here test-other test-pg-upgrade test-drivers test-timescale
+
+test-thorough-here: dev sql ## the thorough tier of the tests (tests/thorough.txt), on this machine's PostgreSQL
+	@scripts/test.sh --thorough
 
 test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 	@scripts/test.sh --all
@@ -31,11 +37,11 @@ test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
 test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie make test demo demo-stop
 
-# What a server's version changes nothing of: CI runs these once.
+# What a server's version changes nothing of: one Debian runs these.
 ONCE := tests/unit tests/privacy/test_black_box.py tests/privacy/test_decide_black_box.py
 
-test-other: dev ## the same, but for what runs once, on the supported Debian that this is not (scripts/paths.py supported); pg_upgrade from one to the other
-	@scripts/stamps.py run test-other bash -c 'scripts/chroot.sh "$$0" make test demo demo-stop "WITHOUT=$(ONCE)" && scripts/chroot.sh --always trixie scripts/pg_upgrade.sh' "$$(scripts/paths.py other-release)"
+test-other: dev ## both tiers and the demo, but for what runs once, on the supported Debian that this is not (scripts/paths.py supported)
+	@scripts/chroot.sh "$$(scripts/paths.py other-release)" make test test-thorough-here demo demo-stop "WITHOUT=$(ONCE)"
 
 test-pg-upgrade: dev ## pg_upgrade from PostgreSQL 15 to 17, in a chroot with Debian 13 and Debian 12's server (needs root)
 	@scripts/chroot.sh --always trixie scripts/pg_upgrade.sh
@@ -48,13 +54,10 @@ test-user: dev sql ## a few tests as an ordinary user, who cannot become postgre
 
 test-drivers: dev sql ## real drivers: JDBC, ODBC, SQLAlchemy, node, pgcli, pgAdmin (installs them first)
 	@scripts/drivers.sh
-	@scripts/stamps.py run test-drivers scripts/test.sh --drivers
+	@scripts/test.sh --drivers
 
 test-timescale: ## hypertables of a real TimescaleDB, on Debian 13 (in a chroot, unless this is one; needs root)
-	@scripts/stamps.py run test-timescale scripts/chroot.sh trixie bash -c 'scripts/env.sh && scripts/env.sh "postgresql-$$(scripts/paths.py pg-version)-timescaledb" && make sql && scripts/test.sh --timescale'
-
-ci-all: ## all that CI knows, also what passed on the same inputs before: before a tag, after a large change
-	@PG_EPSILON_CI=all .ci/run
+	@scripts/chroot.sh trixie bash -c 'scripts/env.sh && scripts/env.sh "postgresql-$$(scripts/paths.py pg-version)-timescaledb" && make sql && scripts/test.sh --timescale'
 
 demo: dev sql ## real data, two analysts, a guided psql session through the proxy
 	@/usr/bin/python3 demo/demo.py start

@@ -34,7 +34,7 @@ make_base() {
   step "making a bare Debian $release (a minute)"
   rm -rf --one-file-system "$target"
   mkdir -p "$target"
-  debootstrap --variant=minbase --include=ca-certificates,make "$release" "$target" "$mirror" >"$target.log" 2>&1 ||
+  retry debootstrap --variant=minbase --include=ca-certificates,make "$release" "$target" "$mirror" >"$target.log" 2>&1 ||
     die "debootstrap failed" "$(tail -3 "$target.log")"
   touch "$target/.made"
 }

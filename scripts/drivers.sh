@@ -20,7 +20,7 @@ imports() {
   wanted=$(sha256sum <"$ROOT/pyproject.toml")
   [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
   step "installing the Python packages of the driver tests"
-  "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
+  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
     die "pip could not install the Python packages" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }
@@ -33,7 +33,7 @@ program() {
   step "installing $wanted in $venv"
   mkdir -p "$ROOT/.venv-drivers"
   "$SYSTEM_PYTHON" -m venv --clear "$venv"
-  "$venv/bin/python" -m pip install -qq --disable-pip-version-check "${@:2}" ||
+  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check "${@:2}" ||
     die "pip could not install $wanted" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }
@@ -45,7 +45,7 @@ modules() {
   wanted=$(sha256sum <"$folder/package-lock.json")
   [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
   step "installing the npm packages of the driver tests"
-  (cd "$folder" && npm ci --silent --ignore-scripts --no-audit --no-fund) ||
+  (cd "$folder" && retry npm ci --silent --ignore-scripts --no-audit --no-fund) ||
     die "npm could not install the packages of tests/drivers/node" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }

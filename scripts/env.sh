@@ -56,7 +56,7 @@ environment() {
     "$SYSTEM_PYTHON" -m venv --clear "$venv" || die "python3 -m venv failed" "On Debian: apt-get install python3-venv"
   fi
   step "installing the Python packages of pyproject.toml (a minute or two the first time)"
-  "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev]" ||
+  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev]" ||
     die "pip could not install the Python packages" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }

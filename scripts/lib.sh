@@ -15,6 +15,24 @@ die() {
 }
 paths() { "$SYSTEM_PYTHON" "$ROOT/scripts/paths.py" "$@"; }
 
+# retry COMMAND...: what downloads, once more after 5, 20 and 60 seconds. A connection that breaks is no verdict.
+retry() {
+  local pause
+  for pause in 5 20 60; do
+    "$@" && return 0
+    step "failed, again in $pause s: $*"
+    sleep "$pause"
+  done
+  "$@"
+}
+
+# The words that make a command take along all that it started when it ends, and end with us, even if we are killed: a
+# process namespace of its own. None where nobody lets us make one.
+alone() {
+  local namespace="unshare --pid --fork --kill-child --mount-proc"
+  ! $namespace true 2>/dev/null || echo "setpriv --pdeathsig KILL $namespace"
+}
+
 # The words that make a command run as root; fails if there is no way.
 rights() {
   if [ "$(id -u)" = 0 ]; then

@@ -17,7 +17,7 @@ pgspot_environment() {
   if [ ! -x "$venv/bin/pgspot" ]; then
     step "making pgspot's environment"
     "$SYSTEM_PYTHON" -m venv --clear "$venv"
-    "$venv/bin/python" -m pip install -qq --disable-pip-version-check 'pgspot==0.9.4' ||
+    retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check 'pgspot==0.9.4' ||
       die "pip could not install pgspot" "Its message is above."
   fi
 }

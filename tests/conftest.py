@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from quick_tier import BEGINNINGS
+from tiers import is_thorough
 
 pytest_plugins = ["fix_cluster", "fix_facade", "fix_stack"]
 
@@ -20,8 +21,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="of every suite with servers only what quick_tier.py names")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --quick: only what quick_tier.py names, and all of what it names."""
+    """Marks the thorough tier. With --quick: only what quick_tier.py names, and all of what it names."""
+    for item in items:
+        if is_thorough(item.nodeid):
+            item.add_marker(pytest.mark.thorough)
     if not config.getoption("--quick"):
         return
     chosen = [item for item in items if item.nodeid.startswith(BEGINNINGS)]
@@ -33,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What passed once passes again: `make test` (-m "not slow") tries examples that depend on nothing but the test.
+    """What passed once passes again: `make test` and `make test-thorough` try examples that depend on the test alone.
 
     All other runs look for new ones: `make test-all`, and pytest by hand. A loaded machine is no reason to fail.
     """

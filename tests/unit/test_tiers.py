@@ -1,0 +1,74 @@
+"""The two tiers (tests/tiers.py, tests/thorough.txt): nothing is lost between them, and what guards privacy is fast."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tiers
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTROLS = (ROOT / "tests/fixtures/controls.txt").read_text(encoding="utf-8").split()
+# Controls of which every case runs before a landing: record and replay, the deciders.
+WHOLE = re.compile(r"privacy/test_(\w*replay\w*|decide_\w+|turbo_audit)\.py::")
+THIRD_STATE = re.compile(r"::test_(an_attack_learns_nothing|a_decision_tells_nothing)_of_empty_tables\[")
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[str]:
+    """Every node id that `make test` looks at, of whatever tier."""
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def of(control: str, nodes: list[str]) -> list[str]:
+    return [node for node in nodes if node.partition("[")[0] == f"tests/{control}"]
+
+
+def test_the_marks_are_those_of_the_list(request: pytest.FixtureRequest) -> None:
+    """Of what was selected here, whatever it is."""
+    for item in request.session.items:
+        marked = item.get_closest_marker("thorough") is not None
+        assert marked == tiers.is_thorough(item.nodeid), item.nodeid
+
+
+def test_every_line_names_a_test(nodes: list[str]) -> None:
+    assert [rule.pattern for rule in tiers.RULES if not any(map(rule.is_thorough, nodes))] == []
+
+
+def test_every_attack_runs_before_a_landing(nodes: list[str]) -> None:
+    attacks = [node for node in nodes if node.startswith("tests/attacks/")]
+    assert len(attacks) > 5000
+    assert [node for node in attacks if tiers.is_thorough(node) != bool(THIRD_STATE.search(node))] == []
+
+
+@pytest.mark.parametrize("control", [name for name in CONTROLS if not name.startswith(("drivers/", "timescale/"))])
+def test_a_control_runs_before_a_landing(control: str, nodes: list[str]) -> None:
+    """Every case of it where it guards the replay or a decider, else at least one."""
+    cases = of(control, nodes)
+    thorough = [node for node in cases if tiers.is_thorough(node)]
+    if WHOLE.match(control):
+        assert thorough == []
+    assert len(thorough) < len(cases)
+
+
+def test_a_suite_keeps_most_of_its_tests(nodes: list[str]) -> None:
+    for suite in {node.split("/")[1] for node in nodes}:
+        ours = [node for node in nodes if node.startswith(f"tests/{suite}/") and not THIRD_STATE.search(node)]
+        assert 2 * sum(map(tiers.is_thorough, ours)) < len(ours), suite
+
+
+def test_thirds_and_comments() -> None:
+    whole, part = tiers.read(["# a comment", "", "a.py::*", "thirds b.py::*]"])
+    assert whole.is_thorough("a.py::test[x#1]") and not whole.is_thorough("b.py::test[x]")
+    kept = [n for n in range(3000) if not part.is_thorough(f"b.py::test[{n}]")]
+    assert 900 < len(kept) < 1100
+    assert not part.is_thorough("b.py::test")
