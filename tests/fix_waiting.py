@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -29,6 +30,14 @@ def soon(done: Callable[[], Any], seconds: float = PATIENCE) -> bool:
     while not (found := done()) and time.monotonic() < end:
         time.sleep(0.02)
     return bool(found)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is over: gone, or a zombie. In a container the first process may reap no orphans."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def backends(root: psycopg.Connection[Any], where: str) -> int:

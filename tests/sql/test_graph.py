@@ -19,7 +19,7 @@ import pytest
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import refused
 from fix_tpch import load_graph, power_law_graph
-from fix_waiting import backends, once, soon
+from fix_waiting import backends, has_ended, once, soon
 
 EDGES = power_law_graph(400, 1200, 7)
 TRIANGLE = {
@@ -291,7 +291,7 @@ def test_a_cancel_ends_the_wait_for_a_solver_and_the_solver(seats: Cluster, alic
         pytest.raises(psycopg.errors.QueryCanceled),
     ):
         alice.execute(THREE)
-    assert soon(lambda: not Path(f"/proc/{solver}").exists())
+    assert soon(lambda: has_ended(solver))
     assert alice.execute(THREE).fetchone() is not None
 
 
@@ -302,4 +302,4 @@ def test_a_solver_ends_with_its_backend(seats: Cluster, alice: psycopg.Connectio
     assert solver is not None
     with seats.connect() as root:
         root.execute("SELECT pg_terminate_backend(%s)", [engine])
-    assert soon(lambda: not Path(f"/proc/{solver}").exists())
+    assert soon(lambda: has_ended(solver))

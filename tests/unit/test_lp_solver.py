@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fix_waiting import soon
+from fix_waiting import has_ended, soon
 from pg_epsilon.mechanisms import waiting
 from pg_epsilon.mechanisms.lp_bounds import Problem, merged
 from pg_epsilon.mechanisms.lp_solver import Limits, Solver
@@ -144,4 +144,4 @@ def test_it_ends_with_its_parent() -> None:
         child = int(parent.stdout.readline())
         assert Path(f"/proc/{child}").exists()
         parent.kill()
-    assert soon(lambda: not Path(f"/proc/{child}").exists())
+    assert soon(lambda: has_ended(child))
