@@ -49,6 +49,9 @@ SETTINGS = {
 }
 
 
+find_postgres = locations.find_postgres
+
+
 @lru_cache(maxsize=1)
 def built() -> locations.Paths:
     """Paths of this machine, with the extension's script freshly built."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fix_cluster import find_postgres
 from pg_epsilon.query.expression import FoldError, Scope
 from pg_epsilon.query.schema import Column, ColumnPolicy, Relation
 
@@ -136,15 +137,6 @@ class Server:
         return connection
 
 
-def binaries() -> Path:
-    """Return the folder of the newest PostgreSQL server binaries."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    located = shutil.which("initdb")
-    if not found and located:
-        return Path(located).parent
-    return found[-1].parent
-
-
 @pytest.fixture(scope="session")
 def hostile_server() -> Iterator[Server]:
     """Start a cluster as an unprivileged user, with the databases utf8, latin1 and ascii, and stop it afterwards."""
@@ -155,17 +147,17 @@ def hostile_server() -> Iterator[Server]:
     run = {"user": user, "cwd": directory, "check": True, "capture_output": True, "timeout": 240}
     if os.geteuid() != 0:
         del run["user"]
-    bin_, data = binaries(), directory / "data"
+    (_, bin_), data = find_postgres(), directory / "data"
     options = f"-k {directory} -c listen_addresses= -c fsync=off -c max_connections=20 -c shared_buffers=32MB"
     subprocess.run(  # type: ignore[call-overload]
         [bin_ / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
         **run,
     )
-    subprocess.run(  # type: ignore[call-overload]
-        [bin_ / "pg_ctl", "-D", data, "-w", "-t", "200", "-l", directory / "log", "-o", options, "start"], **run
-    )
     server = Server(directory)
     try:
+        subprocess.run(  # type: ignore[call-overload]
+            [bin_ / "pg_ctl", "-D", data, "-w", "-t", "200", "-l", directory / "log", "-o", options, "start"], **run
+        )
         with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
             connection.execute("CREATE DATABASE utf8")
             for name, encoding in (("latin1", "LATIN1"), ("ascii", "SQL_ASCII")):
@@ -173,7 +165,8 @@ def hostile_server() -> Iterator[Server]:
         _fill(server)
         yield server
     finally:
-        subprocess.run([bin_ / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)  # type: ignore[call-overload]
+        stop = [bin_ / "pg_ctl", "-D", data, "-m", "immediate", "stop"]
+        subprocess.run(stop, **{**run, "check": False})  # type: ignore[call-overload]  (it may never have started)
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import find_postgres
 from fix_ports import free_port
 from fix_raw import RawClient, keys_of
 from fix_waiting import PATIENCE
@@ -35,11 +36,7 @@ PASSWORD = "correct horse"
 REGIONS = ("north", "south")
 GROUPED_SQL = "SELECT region, count(*) FROM secret WHERE n > {} GROUP BY region"
 ROWS = [("north", 7), ("south", 8)]  # its answer where n > 7
-BIN = Path(
-    subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
-    if shutil.which("pg_config")
-    else sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
-)
+_, BIN = find_postgres()  # never PATH: another PostgreSQL may be there
 
 HBA = """\
 local all postgres trust
@@ -102,8 +99,8 @@ def bare_cluster() -> Iterator[BareFacade]:
     (data / "pg_hba.conf").write_text(HBA)
     with (data / "postgresql.conf").open("a") as out:
         out.write(f"port = {port}\nunix_socket_directories = '{folder}'\nlisten_addresses = '127.0.0.1'\nfsync = off\n")
-    _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-w", "-t", "200", "-l", str(folder / "log"), "start")
     try:
+        _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-w", "-t", "200", "-l", str(folder / "log"), "start")
         cluster = BareFacade(folder, port)
         with psycopg.connect(host=str(folder), port=port, dbname="postgres", user="postgres", autocommit=True) as c:
             c.execute("CREATE DATABASE facade")
@@ -111,7 +108,8 @@ def bare_cluster() -> Iterator[BareFacade]:
             c.execute(SCHEMA)
         yield cluster
     finally:
-        _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        with suppress(subprocess.CalledProcessError):  # it never started
+            _as_server(str(BIN / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -310,7 +308,7 @@ def relay(bare_facade: BareFacade, private_side: FakePrivate) -> Iterator[Thread
 
 def psql(relay: ThreadedProxy, *arguments: str, user: str = "alice", password: str = PASSWORD, **kwargs: Any) -> Any:
     environment = {**os.environ, "PGPASSWORD": password, "PGGSSENCMODE": "prefer"}
-    words = ["psql", "-X", "-h", "127.0.0.1", "-p", str(relay.port), "-U", user, "-d", "facade", "-A", "-t"]
+    words = [str(BIN / "psql"), "-X", "-h", "127.0.0.1", "-p", str(relay.port), "-U", user, "-d", "facade", "-A", "-t"]
     return subprocess.run(
         [*words, *arguments], capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False, **kwargs
     )

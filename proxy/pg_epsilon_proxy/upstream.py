@@ -31,6 +31,8 @@ CLOSE_SECONDS = 5.0
 MAX_NAME = 63  # bytes
 FIRST_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds
 KEEP_SECONDS = 2.0
+# The connection is gone (08), or the server ends it (57P): no answer will come over it.
+LOST = ("08", "57P")
 BUDGETS = (
     "pg_epsilon_budget_epsilon",
     "pg_epsilon_budget_epsilon_left",
@@ -44,7 +46,16 @@ _QUERY = (
     " pg_catalog.set_config('dp.witness', $3, true) AS witness)"
     " SELECT dp.dp_query($2::jsonb)::text FROM who WHERE name = $1 AND witness = $3"
 )
+_TOTALS = "SELECT dataset, epsilon, epsilon_left, used, frozen FROM dp.budget_totals()"
 _PLAN = f"{_AS} SELECT dp.dp_plan($2::jsonb)::text FROM who WHERE name = $1"
+
+
+class _Lost(Exception):
+    """The connection of a call ended before its answer came; `error` is what said so."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
 
 
 class Backoff:
@@ -189,7 +200,7 @@ class UpstreamPool:
 
     async def budgets(self) -> None:
         """Put every dataset's cap and remainder into the metrics: sums of charges, public facts. Raises Refusal."""
-        rows = await self.call(None, "SELECT dataset, epsilon, epsilon_left, used, frozen FROM dp.budget_totals()")
+        rows = await self.call(None, _TOTALS, reads=True)
         for name in BUDGETS:
             self._metrics.forget(name)
         for dataset, *figures in rows:
@@ -216,7 +227,7 @@ class UpstreamPool:
         """The SCRAM verifier of a role that may log in as an analyst; None for any other. Raises Refusal."""
         if len(role.encode()) > MAX_NAME:
             return None  # PostgreSQL would cut it, and then it would be another role's name
-        rows = await self.call(None, "SELECT dp.verifier($1)", (role,))
+        rows = await self.call(None, "SELECT dp.verifier($1)", (role,), reads=True)
         return None if rows[0][0] is None else str(rows[0][0])
 
     async def call(
@@ -225,11 +236,33 @@ class UpstreamPool:
         sql: str,
         args: Sequence[Any] = (),
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+        *,
+        reads: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal.
 
-        analyst None: the statement needs no identity, or names it itself.
+        analyst None: the statement needs no identity, or names it itself. reads: it changes and charges nothing; where
+        its connection ends, it is asked once more over another one, so that one that died in the pool refuses nobody.
         """
+        try:
+            return await self._attempt(analyst, sql, args, timeout)
+        except _Lost as lost:
+            if not reads:
+                raise _unavailable(lost.error) from None
+        event(log, logging.WARNING, "a connection of the pool has ended; what it was asked is asked again")
+        try:
+            return await self._attempt(analyst, sql, args, timeout)
+        except _Lost as lost:
+            raise _unavailable(lost.error) from None
+
+    async def _attempt(
+        self,
+        analyst: str | None,
+        sql: str,
+        args: Sequence[Any],
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> list[tuple[Any, ...]]:
+        """`call` over one connection. Raises Refusal, and _Lost where that connection ended."""
         try:
             connection = await self._pool.acquire(timeout=self._config.limits.acquire_timeout)
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -238,6 +271,9 @@ class UpstreamPool:
             async with asyncio.timeout(timeout):
                 rows = await _transaction(connection, analyst, sql, args)
         except asyncpg.PostgresError as error:
+            if (error.sqlstate or "").startswith(LOST):
+                self._retire(connection)
+                raise _Lost(error) from None
             await self._rolled_back(connection, analyst is not None)
             raise _refusal(error) from None
         except TimeoutError:
@@ -248,7 +284,7 @@ class UpstreamPool:
             raise
         except Exception as error:
             self._retire(connection)
-            raise _unavailable(error) from None
+            raise _Lost(error) from None
         await self._pool.release(connection)
         return rows
 
@@ -306,13 +342,16 @@ class Upstream:
         return document
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
-        return await self._document(_PLAN, request, None)
+        return await self._document(_PLAN, request, None, reads=True)
 
     async def rows(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return await self._pool.call(self._analyst, sql, args)
+        """What a view or a look-up shows; such a statement only reads. Raises Refusal."""
+        return await self._pool.call(self._analyst, sql, args, reads=True)
 
-    async def _document(self, sql: str, request: dict[str, Any], seconds: float | None, *more: str) -> dict[str, Any]:
-        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request), *more), seconds)
+    async def _document(
+        self, sql: str, request: dict[str, Any], seconds: float | None, *more: str, reads: bool = False
+    ) -> dict[str, Any]:
+        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request), *more), seconds, reads=reads)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
             raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)

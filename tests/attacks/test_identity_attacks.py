@@ -214,16 +214,18 @@ def test_cancel_of_anothers_session(stack: Stack, keys: dict[str, scram.Keys]) -
         opened.callback(mine.close)
         other = RawClient(stack.port, keys["bob"], source=SOURCE, user="bob")
         opened.callback(other.close)
-        other.send(messages.query(b"SELECT pg_sleep(1), 'done'"))
+        other.send(messages.query(b"SELECT pg_sleep(600)"))
         with stack.cluster.connect() as root:
             assert soon(lambda: backends(root, SLEEPING))
-        pid, _ = other.key
-        _, key = mine.key
-        with socket.create_connection(("127.0.0.1", stack.port), timeout=PATIENCE) as request:
-            body = (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key
-            request.sendall((len(body) + 4).to_bytes(4, "big") + body)
-            assert until_closed(request) == b""
-        assert any(b"done" in raw for raw in other.until(b"Z"))
+            pid, right = other.key
+            _, wrong = mine.key
+            for key in (wrong, right):
+                assert backends(root, SLEEPING), "it sleeps on"
+                with socket.create_connection(("127.0.0.1", stack.port), timeout=PATIENCE) as request:
+                    body = (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key
+                    request.sendall((len(body) + 4).to_bytes(4, "big") + body)
+                    assert until_closed(request) == b""
+        assert any(b"57014" in raw for raw in other.until(b"Z"))
 
 
 # -- what analysts can see of each other ------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ def test_psql_cancels_over_two_workers(pair: Proxy) -> None:
     where = f"host=127.0.0.1 port={pair.port} user=alice dbname={PRIVATE}"
     for _ in range(4):
         psql = subprocess.Popen(
-            ["psql", "-X", "-d", where, "-c", "SELECT pg_sleep(600)"],
+            [pair.stack.cluster.paths.bindir / "psql", "-X", "-d", where, "-c", "SELECT pg_sleep(600)"],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         with pair.stack.cluster.connect() as root:
@@ -261,15 +261,20 @@ def test_psql_cancels_over_two_workers(pair: Proxy) -> None:
 
 def test_a_wrong_key_cancels_nothing_anywhere(pair: Proxy) -> None:
     missed = pair.metrics().get('pg_epsilon_cancels_total{found="no"}', 0)
-    with pair.connect() as alice:
-        done = threading.Thread(target=lambda: alice.execute("SELECT pg_sleep(1.5)"))
-        done.start()
+    with pair.connect() as alice, pair.stack.cluster.connect() as root:
+        codes: list[str | None] = []
+        sleep = threading.Thread(target=lambda: codes.append(code_of(lambda: alice.execute("SELECT pg_sleep(600)"))))
+        sleep.start()
+        assert soon(lambda: backends(root, SLEEPING))
         pid = alice.info.backend_pid
         for key in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"abcd", b"1234"):
             with socket.create_connection(("127.0.0.1", pair.port)) as wrong:
                 wrong.sendall((16).to_bytes(4, "big") + (80877102).to_bytes(4, "big") + pid.to_bytes(4, "big") + key)
                 assert until_closed(wrong) == b""
-        done.join()
+        assert backends(root, SLEEPING) and not codes, "it sleeps on"
+        alice.cancel_safe()
+        sleep.join()
+        assert codes == ["57014"]
         assert alice.execute("SELECT 1").fetchone() == (1,)
     assert pair.counts({'pg_epsilon_cancels_total{found="no"}': missed + 4})
 

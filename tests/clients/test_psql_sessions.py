@@ -193,8 +193,8 @@ def test_results_in_files_programs_and_variables(drivers_stack: DriversStack, tm
     file, other = tmp_path / "g.txt", tmp_path / "o.txt"
     done = shown(
         drivers_stack,
-        f"{COUNT} \\g {file}\n{COUNT} \\g | sed s/^/piped:/\n{COUNT} \\gx\n"
-        f"\\o {other}\n{COUNT};\n\\qecho written\n\\o\n"
+        f"{COUNT} \\g '{file}'\n{COUNT} \\g | sed s/^/piped:/\n{COUNT} \\gx\n"
+        f"\\o '{other}'\n{COUNT};\n\\qecho written\n\\o\n"
         f"{COUNT} AND true \\gset pre_\n\\echo :pre_count :ROW_COUNT :ERROR\n"
         f"SELECT 'COUNT' AS c, :pre_count AS n \\gset\n\\echo :c :'n' :\"c\"\n",
     )

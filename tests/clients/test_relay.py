@@ -109,8 +109,15 @@ def test_cancel_with_a_wrong_key_does_nothing(
     relay: ThreadedProxy, db: psycopg.Connection[Any], bare_facade: BareFacade
 ) -> None:
     wrong = startup.cancel_packet(db.info.backend_pid, b"\0\0\0\0")
-    with bare_facade.superuser() as root, once(lambda: backends(root, SLEEPING), lambda: talk(relay.port, wrong)):
-        db.execute("SELECT pg_sleep(1)")
+    with bare_facade.superuser() as root:
+
+        def wrong_then_right() -> None:
+            talk(relay.port, wrong)
+            assert backends(root, SLEEPING), "it sleeps on"
+            db.cancel_safe()
+
+        with once(lambda: backends(root, SLEEPING), wrong_then_right), pytest.raises(psycopg.errors.QueryCanceled):
+            db.execute("SELECT pg_sleep(600)")
 
 
 def test_statement_timeout_between_messages(raw: RawClient, direct: RawClient) -> None:

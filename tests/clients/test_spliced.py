@@ -10,7 +10,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from fix_proxy import GROUPED_SQL, PASSWORD, ROWS, FakePrivate, ThreadedProxy
+from fix_proxy import BIN, GROUPED_SQL, PASSWORD, ROWS, FakePrivate, ThreadedProxy
 from fix_raw import RawClient, shape
 from fix_waiting import PATIENCE, once, soon
 from pg_epsilon_proxy.wire import messages
@@ -18,7 +18,8 @@ from pg_epsilon_proxy.wire import messages
 
 def test_psql_gets_the_answer_under_the_original_names(relay: ThreadedProxy, calls: list[tuple[str, int]]) -> None:
     done = subprocess.run(
-        ["psql", "-X", "-A", "-c", GROUPED_SQL.format(7), "-c", "SELECT 1 + (SELECT count(*) FROM secret) AS total"],
+        [str(BIN / "psql"), "-X", "-A", "-c", GROUPED_SQL.format(7),
+         "-c", "SELECT 1 + (SELECT count(*) FROM secret) AS total"],
         env={**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(relay.port), "PGUSER": "alice", "PGDATABASE": "facade",
              "PGPASSWORD": PASSWORD}, capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip

@@ -26,8 +26,17 @@ from pg_epsilon_proxy.wire import startup
 
 FUNCTIONS = """
 CREATE ROLE dp_gateway LOGIN PASSWORD 'correct horse';
-CREATE FUNCTION dp.verifier(role name) RETURNS text LANGUAGE sql AS $$ SELECT CASE WHEN role = 'alice' THEN 'v' END $$;
+CREATE SEQUENCE called; CREATE SEQUENCE ending;
+CREATE FUNCTION dp.ends() RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+  IF nextval('public.called') <= (SELECT last_value FROM public.ending) THEN
+    PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(600); END IF;
+  RETURN 'answered'; END $$;
+CREATE FUNCTION dp.budget_totals(OUT dataset text, OUT epsilon int, OUT epsilon_left int, OUT used int, OUT frozen int)
+  LANGUAGE sql AS $$ SELECT dp.ends(), 1, 1, 1, 0 $$;
+CREATE FUNCTION dp.verifier(role name) RETURNS text LANGUAGE sql AS $$
+  SELECT CASE role WHEN 'alice' THEN 'v' WHEN 'ending' THEN dp.ends() END $$;
 CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+  IF request ? 'end' THEN RETURN jsonb_build_object('answer', dp.ends()); END IF;
   IF request ? 'sleep' THEN PERFORM pg_sleep((request->>'sleep')::float8); END IF;
   IF request ? 'raise' THEN
     RAISE EXCEPTION 'told' USING ERRCODE = request->>'raise', HINT = 'do', DETAIL = 'private'; END IF;
@@ -156,18 +165,61 @@ END_GATEWAYS = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WH
 
 
 async def test_dead_connections_are_replaced(private: Config, bare_facade: BareFacade) -> None:
-    """A dead connection is one failed call at most, and does not keep its place in the pool."""
+    """A dead connection is one failed question at most, and does not keep its place in the pool."""
     pool = UpstreamPool(private)
     await pool.open()
     alice = pool.as_analyst("alice")
-    for call in (lambda: alice.query({}), lambda: alice.rows("SELECT 1")):
-        for _ in range(3):
-            await asyncio.gather(*(pool.call(None, "SELECT pg_sleep(0.05)") for _ in range(2)))
-            with bare_facade.superuser() as connection:
-                connection.execute(END_GATEWAYS)
-            ended = [await _code(call()) for _ in range(6)]
-            assert set(ended) <= {None, "DP006"} and ended[-1] is None
+    for _ in range(3):
+        await asyncio.gather(*(pool.call(None, "SELECT pg_sleep(0.05)") for _ in range(2)))
+        with bare_facade.superuser() as connection:
+            connection.execute(END_GATEWAYS)
+        ended = [await _code(alice.query({})) for _ in range(6)]
+        assert set(ended) <= {None, "DP006"} and ended[-1] is None
     await pool.close()
+
+
+READING: dict[str, Callable[[UpstreamPool], Awaitable[Any]]] = {
+    "login": lambda pool: pool.verifier("ending"),
+    "plan": lambda pool: pool.as_analyst("alice").plan({"end": 1}),
+    "view": lambda pool: pool.as_analyst("alice").rows("SELECT dp.ends()"),
+    "metrics": lambda pool: pool.budgets(),
+}
+
+
+@pytest.fixture
+def calls(bare_facade: BareFacade) -> Iterator[Callable[[], int]]:
+    """How often the function was called that ends its backend; the first time alone, unless told."""
+    with bare_facade.superuser() as connection:
+        connection.execute("SELECT setval('called', 1, false), setval('ending', 1)")
+        yield lambda: int(
+            connection.execute("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM called").fetchone()[0]
+        )  # type: ignore[index]
+
+
+@pytest.mark.parametrize("asked", READING.values(), ids=READING)
+async def test_what_only_reads_is_asked_once_more(
+    pool: UpstreamPool,
+    bare_facade: BareFacade,
+    calls: Callable[[], int],
+    asked: Callable[[UpstreamPool], Awaitable[Any]],
+) -> None:
+    """A connection that ends refuses no login; where every one ends, that is an error and no loop."""
+    answer = await asked(pool)
+    assert answer is None or "answered" in repr(answer)
+    assert calls() == 2
+    with bare_facade.superuser() as connection:
+        connection.execute("SELECT setval('ending', 100)")
+    with pytest.raises(Refusal) as refused:
+        await asked(pool)
+    assert refused.value.sqlstate == "DP006"
+    assert calls() == 4
+
+
+async def test_what_may_charge_is_asked_once(pool: UpstreamPool, calls: Callable[[], int]) -> None:
+    with pytest.raises(Refusal) as refused:
+        await pool.as_analyst("alice").query({"end": 1})
+    assert refused.value.sqlstate == "DP006"
+    assert calls() == 1
 
 
 async def _code(call: Awaitable[Any]) -> str | None:

@@ -144,12 +144,18 @@ def test_a_size_is_refused_before_the_body_is_sent(raw: RawClient, kind: bytes, 
 # -- cancel ------------------------------------------------------------------------------------------------------------
 
 
-def cancelled(facade: BareFacade, client: RawClient, port: int, request: bytes, seconds: int) -> bool:
-    client.send(query(f"select pg_sleep({seconds})".encode()))
+def cancelled(facade: BareFacade, client: RawClient, port: int, *requests: bytes) -> list[bool]:
+    """Which of several cancel requests a statement outlives, one after the other; the last one ends it."""
+    client.send(query(b"select pg_sleep(600)"))
+    sleeps = f"{SLEEPING} AND pid = {client.key[0]}"
+    lived = []
     with facade.superuser() as root:
-        assert soon(lambda: backends(root, f"{SLEEPING} AND pid = {client.key[0]}"))
-    assert talk(port, request) == b"", "a cancel request is never answered"
-    return "E" in shape(client.until(b"Z"))
+        assert soon(lambda: backends(root, sleeps))
+        for request in requests:
+            assert talk(port, request) == b"", "a cancel request is never answered"
+            lived.append(bool(backends(root, sleeps)))
+    assert "E" in shape(client.until(b"Z"))
+    return lived[:-1]
 
 
 @pytest.mark.parametrize("size", [0, 3, 257, 9000])
@@ -164,9 +170,9 @@ def test_cancel_needs_the_whole_key(
     client = raw_with(minor=minor)
     pid, key = client.key
     wrong = bytes([key[0] ^ 1]) + key[1:]
-    for other in (wrong, key[:4] + b"\0", key + b"\0") if minor == 0 else (wrong, key[:4], key + b"\0"):
-        assert not cancelled(bare_facade, client, relay.port, startup.cancel_packet(pid, other), 1)
-    assert cancelled(bare_facade, client, relay.port, startup.cancel_packet(pid, key), 600)
+    others = (wrong, key[:4] + b"\0", key + b"\0") if minor == 0 else (wrong, key[:4], key + b"\0")
+    requests = [startup.cancel_packet(pid, one) for one in (*others, key)]
+    assert cancelled(bare_facade, client, relay.port, *requests) == [True] * 3
     client.send(query(b"select 1"))
     assert shape(client.until(b"Z")) == ["T", "D", "C", "ZI"]
 

@@ -133,7 +133,7 @@ def test_a_login_that_takes_too_long(bare_facade: BareFacade, data: bytes) -> No
 
 def test_an_idle_session_ends_and_a_busy_one_does_not(bare_facade: BareFacade, keys: scram.Keys) -> None:
     private = FakePrivate()
-    with limited(bare_facade, private, idle_timeout=2) as proxy, contextlib.ExitStack() as opened:
+    with limited(bare_facade, private, idle_timeout=6) as proxy, contextlib.ExitStack() as opened:
 
         def begin(text: bytes) -> RawClient:
             client = RawClient(proxy.port, keys)
@@ -141,7 +141,7 @@ def test_an_idle_session_ends_and_a_busy_one_does_not(bare_facade: BareFacade, k
             opened.callback(client.close)
             return client
 
-        busy = begin(b"select pg_sleep(4)")
+        busy = begin(b"select pg_sleep(12)")
         slow = begin(b"SELECT region, count(*) FROM secret WHERE n > 7 GROUP BY region -- slowly")
         idle = begin(b"select 1")
         idle.until(b"Z")
@@ -204,10 +204,12 @@ def test_cancel_requests_are_counted(bare_facade: BareFacade, keys: scram.Keys, 
         pid, key = client.key
         for guess in range(3):
             assert talk(proxy.port, startup.cancel_packet(pid, guess.to_bytes(4, "big"))) == b""
-        client.send(messages.query(b"select pg_sleep(1)"))
+        client.send(messages.query(b"select pg_sleep(600)"))
         assert soon(lambda: backends(root, SLEEPING))
         talk(proxy.port, startup.cancel_packet(pid, key))
-        assert shape(client.until(b"Z")) == ["T", "D", "C", "ZI"], "who has guessed is not heard, right or wrong"
+        assert backends(root, SLEEPING), "who has guessed is not heard, right or wrong"
+        root.execute(f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {SLEEPING}".encode())
+        assert shape(client.until(b"Z")) == ["T", "E", "ZI"]
         assert proxy.server.admission.turned_away["cancel_requests"] >= 1
         client.close()
 

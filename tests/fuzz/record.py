@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import psycopg
 
-from fix_proxy import GROUPED_SQL, PASSWORD, FakePrivate, ThreadedProxy, bare_cluster, start_proxy
+from fix_proxy import BIN, GROUPED_SQL, PASSWORD, FakePrivate, ThreadedProxy, bare_cluster, start_proxy
 from fuzz.conversations import Said, cut, write
 
 COUNTED = GROUPED_SQL.format(7)
@@ -100,7 +100,7 @@ SHOW client_encoding;
 LISTEN bell;
 NOTIFY bell, 'rings';
 """
-    words = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alice", "-d", "facade"]
+    words = [str(BIN / "psql"), "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alice", "-d", "facade"]
     environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGSSLMODE": "disable", "PGGSSENCMODE": "disable"}
     subprocess.run(words, input=script, text=True, env=environment, check=False, capture_output=True, timeout=60)
 

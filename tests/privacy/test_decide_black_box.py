@@ -287,7 +287,6 @@ def shown(event: Event, runs: int, draw: Callable[[Sequence[Any]], int], one: An
     return bound(event, *(Counter(draw(cell) for _ in range(runs)) for cell in (one, two)))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ASKED)
 def test_epsilon_is_what_was_charged(root: psycopg.Connection[Any], name: str) -> None:
     """40,000 runs of the core on worst-case neighbours (10,000 of the weak ones): a part of it <= bound <= epsilon."""
@@ -386,7 +385,6 @@ def _raw_exp(x: float) -> float:
 # --- over the wire ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(300)
 def test_epsilon_over_the_wire(cluster: Cluster) -> None:
     """300 fresh decisions of an analyst at epsilon 2, on either side of a row: 0.3 <= bound <= 2.
 
@@ -439,7 +437,6 @@ CASES: dict[str, tuple[Callable[[Decimal], tuple[Measure, Sequence[Any]]], Calla
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CASES)
 def test_the_law_is_that_of_epsilon_and_of_no_other(name: str) -> None:
     """40,000 decisions (26,000 of a sum) fit the law at epsilon 1, and not those at 0.9 and 1.1.

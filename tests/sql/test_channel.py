@@ -101,13 +101,11 @@ def test_cancel_stays_57014_and_the_charge_stands(cluster: Cluster, how: str) ->
         admin.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
         giving_up: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if how == "timeout":
-            alice.execute("SET statement_timeout = '1s'")
+            alice.execute("SET statement_timeout = '3s'")  # the charge comes before the wait for the lock
         else:
             giving_up = cancelling(alice.cancel, cluster.connect, LOCKED)
-        started = time.monotonic()
-        with giving_up, refused("57014", hint=False):
+        with giving_up, refused("57014", hint=False):  # the lock's own limit would be DP006
             count(alice)
-        assert time.monotonic() - started < 4.5
         admin.rollback()
         _wait_until(lambda: _channels(cluster, "state = 'active'") == 0)
         alice.execute("SET statement_timeout = 0")
