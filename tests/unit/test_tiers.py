@@ -72,8 +72,8 @@ def test_a_suite_keeps_a_good_part_of_its_tests(nodes: list[str]) -> None:
         assert 5 * sum(map(tiers.is_thorough, ours)) < 3 * len(ours), suite
 
 
-def test_thirds_and_comments() -> None:
-    whole, part = tiers.read(["# a comment", "", "a.py::*", "thirds b.py::*]"])
+def test_parts_and_comments() -> None:
+    whole, part = tiers.read(["# a comment", "", "a.py::*", "1/3 b.py::*]"])
     assert whole.is_thorough("a.py::test[x#1]") and not whole.is_thorough("b.py::test[x]")
     kept = [n for n in range(3000) if not part.is_thorough(f"b.py::test[{n}]")]
     assert 900 < len(kept) < 1100
