@@ -18,7 +18,7 @@ import pytest
 from fix_cluster import PASSWORD, PRIVATE
 from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work
 from fix_ports import free_port
-from fix_stack import Stack
+from fix_stack import FACADE, Stack
 from fix_waiting import LOCKED, PATIENCE, SLEEPING, backends, cancelling, soon, until_closed
 from pg_epsilon_proxy.config import ConfigError, load
 from pg_epsilon_proxy.preflight import preflight
@@ -48,17 +48,20 @@ def pair(databases: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_drain_lets_work_finish_and_sends_the_idle_away(databases: Stack, tmp_path: Path, workers: int) -> None:
     """Idle: 57P01 at once. A running statement: its answer, then 57P01. An open transaction: until its COMMIT."""
     settings: dict[str, Any] = {"process": {"workers": workers, "drain_timeout": 600}}
-    with proxy_at_work(databases, tmp_path, **settings) as proxy, databases.cluster.connect() as root:
+    with proxy_at_work(databases, tmp_path, **settings) as proxy, databases.cluster.connect(dbname=FACADE) as root:
         idle, running, open_ = (proxy.connect() for _ in range(3))
         open_.execute("BEGIN")
         answers: list[Any] = []
-        asking = threading.Thread(target=lambda: answers.append(running.execute("SELECT pg_sleep(2), 7").fetchone()))
+        root.execute("SELECT pg_advisory_lock(7)")
+        waits = "SELECT pg_advisory_lock_shared(7), 7"
+        asking = threading.Thread(target=lambda: answers.append(running.execute(waits).fetchone()))
         asking.start()
-        assert soon(lambda: backends(root, SLEEPING))
+        assert soon(lambda: backends(root, f"{LOCKED} AND query = '{waits}'"))
         proxy.signal(signal.SIGTERM)
         assert code_of(lambda: idle.execute("SELECT 1")) in (None, "57P01", "lost"), "it may come at the last moment"
         assert soon(lambda: code_of(lambda: idle.execute("SELECT 1")) in ("57P01", "lost"))
         assert soon(lambda: code_of(lambda: proxy.connect().close()) == "lost"), "nobody new is accepted"
+        root.execute("SELECT pg_advisory_unlock(7)")
         asking.join()
         assert answers == [("", 7)]
         assert soon(lambda: code_of(lambda: running.execute("SELECT 1")) in ("57P01", "lost"))

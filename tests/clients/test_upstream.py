@@ -84,12 +84,15 @@ async def test_errors_become_refusals(pool: UpstreamPool, raised: str, told: str
     assert (await pool.as_analyst("alice").query({}))["who"] == "alice"
 
 
+OURS = "wait_event = 'PgSleep' AND application_name = 'pg-epsilon proxy'"  # the cluster is other tests' too
+
+
 async def asleep(facade: BareFacade, count: int) -> bool:
-    """Whether so many of its backends come to sleep."""
+    """Whether so many backends of the pool come to sleep."""
 
     def look() -> bool:
         with facade.superuser() as root:
-            return soon(lambda: backends(root, "wait_event = 'PgSleep'") == count)
+            return soon(lambda: backends(root, OURS) == count)
 
     return await asyncio.to_thread(look)
 

@@ -41,7 +41,12 @@ def test_the_server_dies_while_clients_ask() -> None:
                 with cluster.connect("alice") as alice:
                     for i in range(1000):
                         question = QUESTIONS[(number * 11 + i * 5) % len(QUESTIONS)]
-                        answer = one(alice, ASK, question)
+                        try:
+                            answer = one(alice, ASK, question)
+                        except psycopg.Error as error:
+                            if error.sqlstate != "DP006" or alice.closed:
+                                raise
+                            continue  # a stall of the machine that the channel does not wait for
                         if answer["notice"]["path"] != "histogram (PASS)":
                             seen[question] = answer["rows"]
                         answers.append(answer["notice"]["path"])

@@ -13,22 +13,18 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fix_proxy import GROUPED_SQL, PASSWORD, ROWS, BareFacade, bare_cluster
 from fix_raw import keys_of
 from fuzz.conversations import client_messages, names
+from fuzz.process import ServedProxy
 from pg_epsilon_proxy.wire import messages, scram, startup
-
-TESTS = Path(__file__).parents[1]
 
 CRASHED = ("PANIC", "was terminated", "was running")
 HELD = ("sessions", "half_open", "admitted", "tasks", "descriptors")
@@ -168,33 +164,15 @@ class Run:
         self._mutator = Mutator(seed)
         self._folder = cluster.folder
         self._keys = keys_of(PASSWORD, cluster.verifier("alice") or "")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fuzz.serve", str(cluster.folder), str(cluster.port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
-        )
-        self._port = int(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the proxy has died: {self._process.wait()}")
-        return line
+        self._proxy = ServedProxy(cluster)
+        self._port = self._proxy.port
 
     def facts(self) -> dict[str, int]:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        found: dict[str, int] = json.loads(self._line())
-        return found
+        return self._proxy.facts()
 
     def end(self) -> None:
-        self._process.communicate()
-        if self._process.returncode:
-            self.report.failures.append(f"the proxy's exit status is {self._process.returncode}")
+        if status := self._proxy.end():
+            self.report.failures.append(f"the proxy's exit status is {status}")
 
     async def go(self, target: int) -> Report:
         report, started = self.report, time.monotonic()
