@@ -31,7 +31,7 @@ test-thorough: ## all else that a release has passed: the thorough tier, the oth
 test-thorough-here: dev sql ## the thorough tier of the tests (tests/thorough.txt), on this machine's PostgreSQL
 	@scripts/test.sh --thorough
 
-test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
+test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits (PART=privacy for one folder, at most 90 minutes)
 	@scripts/test.sh --all
 
 test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
