@@ -69,6 +69,7 @@ read -ra words < <(alone) || true
 "${words[@]}" "${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
   "$venv/bin/python" -m pytest --timeout=400 --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
 
+keep_time "$name${PYTEST_ARGS:+ of some}${WITHOUT:+ but for some}" $((SECONDS - started)) "$status" || true
 on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s${budget:+, budget $budget s on two idle cores}"
 case $status in
   0) echo "$name: OK ($on)" ;;
