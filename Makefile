@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint check quick test test-thorough test-thorough-here test-all test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
+.PHONY: help dev sql lint check quick test test-thorough test-thorough-here test-all steady test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -31,8 +31,11 @@ test-thorough: ## all else that a release has passed: the thorough tier, the oth
 test-thorough-here: dev sql ## the thorough tier of the tests (tests/thorough.txt), on this machine's PostgreSQL
 	@scripts/test.sh --thorough
 
-test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits
+test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits (PART=privacy for one folder, at most 90 minutes)
 	@scripts/test.sh --all
+
+steady: ## make test three times in clean clones, on a machine made unkind: a table of failures by test (N=8 TESTS="tests/sql")
+	@scripts/steady.py
 
 test-pg17: dev ## tests and demo on bare Debian 13 with PostgreSQL 17 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie make test demo demo-stop

@@ -33,6 +33,16 @@ alone() {
   ! $namespace true 2>/dev/null || echo "setpriv --pdeathsig KILL $namespace"
 }
 
+# keep_time NAME SECONDS STATUS: a line of build/times.jsonl, from which `make bench-landing` takes what takes long. A
+# commit with changes on top is no commit; load says whether the machine was idle when the run ended.
+keep_time() {
+  local commit
+  commit=$(git -C "$ROOT" describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null) || commit=
+  mkdir -p "$ROOT/build"
+  printf '{"name": "%s", "seconds": %s, "commit": "%s", "status": %s, "load": %s}\n' \
+    "$1" "$2" "$commit" "$3" "$(cut -d' ' -f3 /proc/loadavg)" >>"$ROOT/build/times.jsonl"
+}
+
 # The words that make a command run as root; fails if there is no way.
 rights() {
   if [ "$(id -u)" = 0 ]; then

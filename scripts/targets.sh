@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 name=$1
 shift
-failed=() took=()
+failed=() took=() begun=$SECONDS
 for target in "$@"; do
   echo "==> make $target"
   started=$SECONDS
@@ -14,5 +14,6 @@ for target in "$@"; do
   echo "==> make $target took $((SECONDS - started)) s"
 done
 echo "$name: $(printf '%s; ' "${took[@]}")"
+keep_time "$name" $((SECONDS - begun)) ${#failed[@]} || true
 [ ${#failed[@]} = 0 ] || { echo "$name: FAILED: ${failed[*]}" && exit 1; }
 echo "$name: OK"

@@ -3,13 +3,20 @@
 # test-pg-upgrade): pytest within a time limit, then a verdict, with the seconds that it took beside its budget.
 #
 # PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes. WITHOUT: files or folders to leave
-# out (the second Debian does not repeat the pure tests, nor 40,000 runs of a mechanism).
+# out (the second Debian does not repeat the pure tests, nor 40,000 runs of a mechanism). PART: the one folder of tests/
+# that `make test-all` runs.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cd "$ROOT"
 venv=$(paths venv)
 started=$SECONDS
 as_user=() place= budget=
+
+# The folders that `make test-all` runs: all with tests but those that have a target of their own.
+volume() {
+  find tests -name 'test_*.py' -not -path '*/node_modules/*' | cut -d/ -f2 | sort -u | grep -vxE 'drivers|timescale|pgupgrade'
+}
+
 # Two files at a time: each starts servers of its own, which alone takes a loaded machine a minute. Hence --timeout, the
 # seconds of a test with its fixtures: several times what tests/fix_waiting.py waits for one thing.
 workers=(-n 2 --dist loadfile)
@@ -25,7 +32,13 @@ case ${1:-} in
   # The limit is against a hang: a busy machine takes five times its idle minutes.
   "") name="make test" minutes=${TEST_MINUTES:-50} budget=600 what=(-m "not slow and not thorough") ;;
   --thorough) name="make test-thorough-here" minutes=${TEST_MINUTES:-60} what=(-m "thorough and not slow") ;;
-  --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=() ;;
+  --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=()
+    if [ -n "${PART:-}" ]; then
+      mapfile -t parts < <(volume)
+      printf '%s\n' "${parts[@]}" | grep -qxF -e "$PART" || die "make test-all PART=$PART: there is no such folder of tests" "There are: ${parts[*]}"
+      name="make test-all PART=$PART" minutes=${TEST_MINUTES:-90} what=("tests/$PART")
+    fi
+    ;;
   --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-20} what=(tests/drivers) workers=() ;;
   --timescale) name="make test-timescale" minutes=${TEST_MINUTES:-15} what=(tests/timescale) workers=() ;;
   --pg-upgrade) name="make test-pg-upgrade" minutes=${TEST_MINUTES:-10} what=(tests/pgupgrade) workers=() ;;
@@ -56,6 +69,7 @@ read -ra words < <(alone) || true
 "${words[@]}" "${as_user[@]}" timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
   "$venv/bin/python" -m pytest --timeout=400 --durations=15 --durations-min=5 "${workers[@]}" "${what[@]}" || status=$?
 
+keep_time "$name${PYTEST_ARGS:+ of some}${WITHOUT:+ but for some}" $((SECONDS - started)) "$status" || true
 on="PostgreSQL $(paths pg-version), $("$venv/bin/python" --version), $((SECONDS - started)) s${budget:+, budget $budget s on two idle cores}"
 case $status in
   0) echo "$name: OK ($on)" ;;

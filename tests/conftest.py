@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from quick_tier import BEGINNINGS
 from tiers import is_thorough
 
-pytest_plugins = ["fix_cluster", "fix_facade", "fix_stack"]
+pytest_plugins = ["fix_cluster", "fix_facade", "fix_minutes", "fix_stack"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

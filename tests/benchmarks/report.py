@@ -28,13 +28,13 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def row(metric: str, ours: float, baseline: float | None, note: str, ratio: float | None = None) -> Row:
-    """One line of a report; `ratio` defaults to ours / baseline."""
-    if ratio is None and baseline:
+def row(metric: str, ours: float | None, baseline: float | None, note: str, ratio: float | None = None) -> Row:
+    """One line of a report; `ratio` defaults to ours / baseline. Without a number, the note says how to get it."""
+    if ratio is None and baseline and ours is not None:
         ratio = ours / baseline
     return {
         "metric": metric,
-        "ours": _short(ours),
+        "ours": None if ours is None else _short(ours),
         "baseline": None if baseline is None else _short(baseline),
         "ratio": None if ratio is None else round(ratio, 3),
         "note": note,
@@ -42,7 +42,7 @@ def row(metric: str, ours: float, baseline: float | None, note: str, ratio: floa
 
 
 def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+    return value if isinstance(value, int) else float(f"{value:.4g}")  # what is counted is told exactly
 
 
 def publish(name: str, rows: Sequence[Row], hidden: tuple[str, ...] = ()) -> None:
@@ -54,6 +54,6 @@ def publish(name: str, rows: Sequence[Row], hidden: tuple[str, ...] = ()) -> Non
     width = max(len(str(r["metric"])) for r in shown)
     print(f"\n{'metric':{width}}  {'ours':>10}  {'baseline':>10}  {'ratio':>7}  note")
     for r in shown:
-        base, ratio = ("-" if r[k] is None else r[k] for k in ("baseline", "ratio"))
-        print(f"{r['metric']:{width}}  {r['ours']:>10}  {base:>10}  {ratio:>7}  {r['note']}")
+        ours, base, ratio = ("-" if r[k] is None else r[k] for k in ("ours", "baseline", "ratio"))
+        print(f"{r['metric']:{width}}  {ours:>10}  {base:>10}  {ratio:>7}  {r['note']}")
     print(f"\nwritten: build/bench/{name}.json")
