@@ -405,6 +405,26 @@ def test_unsafe_memberships(facade_cluster: FacadeCluster, group: str) -> None:
             root.execute("DROP ROLE mallory")
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nothing_of_the_definition_is_compiled(facade_cluster: FacadeCluster, compiled: bool) -> None:
+    """JIT took twenty times as long as the reading itself. True is the control: how the test would see it."""
+    said: list[str] = []
+    with facade_cluster.psycopg("private") as private:
+        private.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+        private.execute("LOAD 'auto_explain'")
+        for name, value in (("log_min_duration", "0"), ("log_nested_statements", "on"), ("log_level", "notice")):
+            private.execute(f"SET auto_explain.{name} = {value}".encode())
+        private.execute("SET auto_explain.log_analyze = on; SET jit_above_cost = 0")
+        private.execute("BEGIN")
+        if compiled:
+            private.execute("ALTER FUNCTION dp.facade_definition() SET jit = on")
+        private.execute("SELECT dp.facade_definition()")
+        private.execute("ROLLBACK")
+    body = [text for text in said if "WITH RECURSIVE published" in text]
+    assert len(body) == 1
+    assert ("JIT:" in body[0]) is compiled
+
+
 def test_definition_is_for_the_gateway_only(facade_cluster: FacadeCluster) -> None:
     with facade_cluster.psycopg("private") as private:
         for role in ("dp_analyst", "dp_admin", "dp_channel", "public"):
