@@ -16,6 +16,7 @@ import pytest
 from scipy.special import bdtr, bdtrc, betaincinv
 
 from pg_epsilon.accounting.margins import gaussian_tail, laplace_tail
+from pg_epsilon.turbo.calibration import sum_tail
 
 LIMIT = 1e-6
 """Of one test, all its assertions together."""
@@ -49,6 +50,38 @@ def union(*probabilities: float) -> float:
 def laplace(scale: float, beyond: float, draws: int = 1) -> float:
     """Any of several draws of discrete Laplace noise, dependent or not, is further than `beyond` from 0."""
     return union(*[float(laplace_tail(scale, math.floor(beyond) + 1))] * draws)
+
+
+def near(scale: float, within: float, draws: int = 1) -> float:
+    """Any of several draws of large discrete Laplace noise is no further than `within` from 0."""
+    return union(*[-math.expm1(-(math.floor(within) + 1) / scale)] * draws)
+
+
+def beyond(scales: float, draws: int = 1) -> float:
+    """Any of several draws of discrete Laplace noise, of whatever scale, is further than so many scales from 0."""
+    return union(*[2 * math.exp(-scales)] * draws)
+
+
+def deviations(times: float, values: int = 1) -> float:
+    """Any of several weighted sums of Laplace noise is off by so many standard deviations.
+
+    E exp(c S / deviation) is at most 1 / (1 - c^2 / 2), whatever the weights: Chernoff's bound with the best c.
+    """
+    c = (math.sqrt(1 + 2 * times * times) - 1) / times
+    return union(*[2 * math.exp(-c * times) / (1 - c * c / 2)] * values)
+
+
+def laplace_sum(terms: int, scales: float) -> float:
+    """The sum of several Laplace draws is above so many of their scales."""
+    return max(NEVER, sum_tail(terms, scales) / 2)
+
+
+def accuracy(times: float, answers: int, beta: float = 1e-3) -> float:
+    """Any of several answers by accuracy is off by so many times alpha n~, which noise passes with probability beta.
+
+    Its tail is at most exponential: that of a sum of draws falls faster beyond its first beta.
+    """
+    return union(*[beta**times] * answers)
 
 
 def gaussian(sigma: float, beyond: float, draws: int = 1) -> float:

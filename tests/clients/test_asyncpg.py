@@ -12,8 +12,11 @@ import asyncpg
 import pytest
 from shapes import DERIVED, PLAIN, SHAPES, check_near, margin, over, truth
 
+from clients import shapes
 from fix_cluster import PASSWORD, PRIVATE
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 
 async def session(stack: Stack, user: str = "alice", **settings: Any) -> Any:

@@ -13,8 +13,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+import fix_drivers
 from fix_drivers import NEAR, DriversStack
 from fix_waiting import PATIENCE, left_behind
+
+pytestmark = pytest.mark.chance(fix_drivers.CHANCE)
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 BY_CODE = "SELECT code, count(*) AS n FROM samples GROUP BY code ORDER BY code"

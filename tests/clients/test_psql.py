@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from shapes import margin, truth
 
+from clients import shapes
 from fix_cluster import PASSWORD
 from fix_stack import Stack
 from fix_waiting import PATIENCE
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 
 def psql(stack: Stack, script: str, *options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:

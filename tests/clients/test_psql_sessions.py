@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+import fix_drivers
 from fix_drivers import NEAR, DriversStack
 from fix_waiting import PATIENCE, SLEEPING, backends, soon
+
+pytestmark = pytest.mark.chance(fix_drivers.CHANCE)
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 BY_CODE = "SELECT code, count(*) AS n FROM samples GROUP BY code ORDER BY code"

@@ -13,7 +13,10 @@ from psycopg import sql
 from psycopg.types.numeric import Int2, Int4, Int8
 from shapes import DERIVED, PLAIN, SHAPES, check_near, margin, over, truth
 
+from clients import shapes
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 Connection = psycopg.Connection[Any]
 STYLES: dict[str, dict[str, Any]] = {

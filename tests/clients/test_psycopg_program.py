@@ -21,8 +21,11 @@ from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Float4, Float8, Int2, Int4, Int8
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+import fix_drivers
 from fix_drivers import NEAR, DriversStack
 from fix_waiting import PATIENCE, SLEEPING, backends, cancelling, soon
+
+pytestmark = pytest.mark.chance(fix_drivers.CHANCE)
 
 Connection = psycopg.Connection[Any]
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 
 EXACT = """
@@ -136,6 +137,7 @@ def test_every_declared_group_comes_back_once(cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.chance(fix_chance.laplace(20, 600, 60))
 def test_answers_are_near_and_noisy(cluster: Cluster) -> None:
     """60 fresh draws at epsilon 0.05 (scale 20): all equal to the truth with probability below 1e-90, one of them
     further than 600 from it with probability below 60 * 2e^-30 < 1e-11."""

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 from fix_ledger import refused
 
@@ -45,6 +46,7 @@ def alice(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.mark.chance(fix_chance.beyond(25))
 @pytest.mark.parametrize("call", SEEN, ids=["rows", "units", "sum"])
 def test_the_answer_is_about_the_joined_rows(cluster: Cluster, alice: psycopg.Connection[Any], call: str) -> None:
     plain, tolerance = SEEN[call]

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+import fix_chance
 from fix_cluster import PASSWORD, Cluster, private_cluster, standard
 from fix_ledger import balanced, count, make, no_charge, one, refused
 
@@ -191,6 +192,7 @@ def _sure(cluster: Cluster) -> None:
     cluster.psql("UPDATE sure SET f = id / 10.0, d = date '2024-01-01' + id")
 
 
+@pytest.mark.chance(fix_chance.laplace(1 / 40, 0))
 @pytest.mark.usefixtures("_sure")
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_settings_of_the_caller_change_no_answer_and_no_charge(cluster: Cluster, settings: str) -> None:

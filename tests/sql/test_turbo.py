@@ -10,8 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
+
+pytestmark = pytest.mark.chance(fix_chance.union(fix_chance.accuracy(2.5, 5), 3 * fix_chance.laplace_sum(2, 23)))
 
 ALPHA, BETA = 0.05, 0.001
 ROWS = 20_000

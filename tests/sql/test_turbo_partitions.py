@@ -10,10 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
 from fix_turbo import ask
 from pg_epsilon.turbo.calibration import Calibration
+
+pytestmark = pytest.mark.chance(fix_chance.union(fix_chance.accuracy(2.5, 5), 4 * fix_chance.laplace_sum(2, 24)))
 
 ROWS = 5_000  # of a partition
 SURE = 2.5 * 0.05  # of the rows: noise passes alpha n~ once in 1000, this once in 3e7; 10 answers: below 1e-6

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, no_charge, one
 
@@ -80,6 +81,7 @@ def test_a_question_at_another_price_is_not_answered(cluster: Cluster, channel: 
     assert one(channel, "SELECT dp._answer(%s)", request_id)["answer"]["rows"]
 
 
+@pytest.mark.chance(fix_chance.laplace_sum(2, 18))
 def test_a_repeated_step_that_fails_its_test_pays_in_the_ledger_too(
     cluster: Cluster, channel: psycopg.Connection[Any]
 ) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, forgive, one, refused
+
+pytestmark = pytest.mark.chance(fix_chance.union(*[fix_chance.laplace_sum(2, 23)] * 50))
 
 ROWS = 20_000
 

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 
 WAGES = """
@@ -104,6 +105,7 @@ METHODS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.chance(fix_chance.deviations(30, 15))
 @pytest.mark.parametrize("options", METHODS, ids=json.dumps)
 def test_every_method_answers_near_the_truth(
     cluster: Cluster, alice: psycopg.Connection[Any], options: dict[str, Any]
@@ -144,6 +146,7 @@ def test_it_costs_epsilon_once_and_again_nothing(alice: psycopg.Connection[Any])
     assert before - left(alice) == 3
 
 
+@pytest.mark.chance(fix_chance.laplace(2 * 2 / 30, 30, 3))
 def test_ranges_keep_their_own_sides(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """[a, b) and (a, b] differ by 200 rows at 200. At epsilon 30, counts are off by 30 with probability below 1e-9."""
     rows = ask(
@@ -161,6 +164,7 @@ def test_ranges_keep_their_own_sides(cluster: Cluster, alice: psycopg.Connection
     assert all(abs(int(row[2]) - true) <= 30 for row, true in zip(rows, expected, strict=True))
 
 
+@pytest.mark.chance(fix_chance.laplace(1000 / 30, 1499))
 def test_any_matrix_over_the_buckets(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Total less twice the first bucket: noise of scale 1,000 / 30; off by 1,500 with probability below 1e-9."""
     ((answer,),) = ask(
@@ -172,12 +176,14 @@ def test_any_matrix_over_the_buckets(cluster: Cluster, alice: psycopg.Connection
     assert abs(answer - total) < 1500
 
 
+@pytest.mark.chance(fix_chance.laplace(2 / 30, 30))
 def test_the_predicate_and_the_filter(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     ((count,),) = ask(alice, "'wages', 'pay', '{1000}', predicate => 'dept = ''a''', epsilon => 30", "count")
     ((expected,),) = truth(cluster, f"SELECT count(*) FROM ({CLAMPED} AND dept = 'a') q")
     assert abs(int(count) - expected) <= 30  # scale 2 / 30, or less
 
 
+@pytest.mark.chance(fix_chance.union(fix_chance.laplace(16 / 300, 40, 2), fix_chance.laplace(192 / 300, 200, 2)))
 def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """per row: at most eight rows of a user; per user: her total is the value. At epsilon 300 the noise of a
     count has a scale of 8 · 2 / 300 at most, of a sum 96 · 2 / 300; 40 and 200 are passed below 1e-12."""
@@ -194,6 +200,7 @@ def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection
     assert abs(by_user[0][1] - expected[1]) <= 200
 
 
+@pytest.mark.chance(fix_chance.union(fix_chance.laplace(4 / 30, 30, 6), fix_chance.laplace(1001 * 4 / 30, 12_000, 6)))
 def test_groups_share_one_price(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Kronecker form: a row is in one group, so each group's answers are as near as one workload's. At epsilon 30
     counts are off by 30 and sums by 12,000 with probability below 1e-9 (as in the tests above)."""
@@ -211,6 +218,7 @@ def test_groups_share_one_price(cluster: Cluster, alice: psycopg.Connection[Any]
         assert abs(count - number) <= 30
 
 
+@pytest.mark.chance(fix_chance.union(fix_chance.laplace(16 / 100, 40, 4), fix_chance.laplace(96 * 8 / 100, 600, 4)))
 def test_groups_of_users(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Eight rows of a user count, in any groups; per user: her total in each group. At epsilon 100 the noise of a
     count has a scale of 8 · 2 / 100 at most, of a sum 96 · 8 / 100: 40 and 600 are passed below 1e-12."""
@@ -344,6 +352,7 @@ def test_an_empty_selection_is_answered_like_any_other(alice: psycopg.Connection
     assert len(rows) == 2
 
 
+@pytest.mark.chance(fix_chance.laplace(2 / 30, 30))
 def test_edges_are_numeric_not_floating(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """A row at 450.50 is at most 450.5: a hundred of them, counts off by 30 with probability below 1e-9."""
     ((count,),) = ask(alice, "'wages', 'pay', ranges => '{\"[450.5,450.5]\"}', epsilon => 30", "count")

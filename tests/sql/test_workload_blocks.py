@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 
 ROWS = """
@@ -66,6 +67,7 @@ SHAPES: list[list[str | None]] = [
 ]
 
 
+@pytest.mark.chance(fix_chance.deviations(30, 9))
 @pytest.mark.parametrize("filters", SHAPES, ids=lambda one: str(one[:2]))
 def test_one_release_says_what_the_filters_say(
     cluster: Cluster, alice: psycopg.Connection[Any], filters: list[str | None]

@@ -135,6 +135,17 @@ def test_noise_beyond_a_bound() -> None:
     assert fix_chance.gaussian(3, 12) == pytest.approx(beyond)
 
 
+def test_noise_in_its_scales_and_deviations() -> None:
+    for scale in (0.1, 1.0, 1000.0):
+        assert fix_chance.laplace(scale, 7 * scale) <= fix_chance.beyond(7)
+    assert fix_chance.near(1e6, 10) == pytest.approx(21 / 2e6, rel=0.1)
+    assert fix_chance.laplace_sum(1, 5) == pytest.approx(math.exp(-5) / 2)
+    assert fix_chance.accuracy(2.5, 4) == pytest.approx(4 * 1e-3**2.5)
+    for terms in (1, 2, 10):  # of deviation sqrt(2) each
+        assert 2 * fix_chance.laplace_sum(terms, 8 * math.sqrt(2 * terms)) <= fix_chance.deviations(8)
+    assert fix_chance.deviations(8, 3) == pytest.approx(3 * fix_chance.deviations(8))
+
+
 def test_hits_outside_a_range() -> None:
     law = [math.comb(20, k) * 0.3**k * 0.7 ** (20 - k) for k in range(21)]
     assert fix_chance.binomial(20, 0.3, 3, 9) == pytest.approx(sum(law[:3]) + sum(law[10:]))
