@@ -222,6 +222,7 @@ def test_histograms_and_epochs_of_runs(
     assert ("0:3-3", True) in root.execute(runs).fetchall()
 
 
+@pytest.mark.chance(fix_chance.beyond(399 / 20))
 def test_a_scale_is_bought_once_by_the_planner(
     cluster: Cluster, boss: psycopg.Connection[Any], root: psycopg.Connection[Any]
 ) -> None:

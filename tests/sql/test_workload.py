@@ -234,6 +234,9 @@ def test_groups_of_users(cluster: Cluster, alice: psycopg.Connection[Any]) -> No
         assert max(abs(rows[2] - total), abs(users[2] - total)) <= 600
 
 
+@pytest.mark.chance(
+    fix_chance.union(fix_chance.gaussian(2 * 1001 / 50**0.5, 4999, 3), fix_chance.gaussian(2 / 50**0.5, 10, 3))
+)
 def test_gaussian_noise_on_a_renyi_dataset(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     rows = ask(alice, "'rented', 'pay', '{250,500,1000}', rho => 50", "sum, count")
     expected = truth(

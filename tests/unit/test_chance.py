@@ -19,7 +19,7 @@ from chance_report import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
 STATES = re.compile(
-    r"false[- ]alarm|with probability|probability (below|under|at most)|missed (with|by|only)|once in \d", re.I
+    r"false[- ]alarm|missed (with|by|only)|once in \d|with probability (below|under|at most|\d*e-|\d+ e\^|e\^)", re.I
 )
 """A docstring of a test that says how probable something is."""
 CERTAIN = re.compile(r"deterministic|probability is 0|seeded|fixed seed", re.I)
