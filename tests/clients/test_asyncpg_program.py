@@ -92,7 +92,6 @@ VALUES: list[tuple[str, str, Any]] = [
 async def test_parameters_of_scalar_types(
     drivers_stack: DriversStack, alice: Any, condition: str, kind: str, value: Any
 ) -> None:
-    """False alarm: fix_drivers.NEAR for each of 17 numbers."""
     question = f"SELECT count(*) FROM samples WHERE {condition}"
     statement = await alice.prepare(question)
     assert [parameter.name for parameter in statement.get_parameters()] == [kind]

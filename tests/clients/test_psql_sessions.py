@@ -51,7 +51,7 @@ def version(drivers_stack: DriversStack) -> int:
 
 @pytest.fixture(scope="module")
 def counted(drivers_stack: DriversStack) -> str:
-    """The answer to COUNT. False alarm: fix_drivers.NEAR, once."""
+    """The answer to COUNT."""
     (answer,) = shown(drivers_stack, f"{COUNT};\n")
     assert abs(int(answer) - drivers_stack.exact(COUNT)) <= NEAR
     return answer

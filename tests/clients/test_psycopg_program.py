@@ -90,7 +90,6 @@ VALUES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("mark", ["%t", "%b", "%s"])
 @pytest.mark.parametrize("name", VALUES)
 def test_parameters_of_scalar_types(drivers_stack: DriversStack, alice: Connection, name: str, mark: str) -> None:
-    """False alarm: fix_drivers.NEAR for each of 18 numbers; the formats repeat them, at no charge."""
     condition, value = VALUES[name]
     if value is None and mark == "%b":
         mark = "%s"

@@ -23,7 +23,7 @@ from fix_raw import RawClient, keys_of
 from fix_stack import Stack, stack_at_work
 from pg_epsilon_proxy.wire import messages
 
-pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 25, 0, 30))
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 25, 0, 100))
 
 Connection = psycopg.Connection[Any]
 

@@ -507,7 +507,7 @@ class Shown(Whole):
 
 
 # Of so many sessions of each so many did not show the breach: no test failed, or no epoch was used.
-MISSED = {Revived: (3, 111), Unpaid: (0, 111), Shown: (9, 111)}
+MISSED = {Revived: (4, 150), Unpaid: (0, 150), Shown: (15, 150)}
 
 
 @pytest.mark.chance(lambda shelf: fix_chance.sessions(*MISSED[shelf], SESSIONS))
@@ -524,7 +524,7 @@ def test_a_rule_broken_where_epochs_are_earned_is_caught(shelf: type[MemoryBooks
     assert any(caught in audited(shelf) for _ in range(SESSIONS))
 
 
-@pytest.mark.chance(fix_chance.sessions(0, 111, 7))
+@pytest.mark.chance(fix_chance.sessions(0, 150, 7))
 @pytest.mark.parametrize(
     ("ask", "shelf", "caught"),
     [
@@ -537,7 +537,7 @@ def test_a_rule_broken_where_epochs_are_earned_is_caught(shelf: type[MemoryBooks
     ],
 )
 def test_a_broken_rule_is_caught(ask: Ask, shelf: type[MemoryBooks], caught: str) -> None:
-    """Missed only by a session without a FAIL (30 to 40 of 120 questions fail) or a repeat: none of 111 of each.
+    """Missed only by a session without a FAIL (30 to 40 of 120 questions fail) or a repeat: none of 150 of each.
 
     Without its epochs `Unpaid` pays for the answers alone, which lose all of that: any loss of an epoch is too much.
     """

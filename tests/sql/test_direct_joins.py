@@ -12,7 +12,7 @@ import fix_chance
 from fix_cluster import Cluster
 from fix_ledger import refused
 
-SEEN = {  # call: (true value, tolerance: 25 scales of the noise; each fails with probability below 2 e^-25 < 3e-11)
+SEEN = {  # call: (true value, tolerance: 25 scales of the noise)
     "dp_count('items', 'orders.id = items.order_id AND status = ''paid''', joins => '{orders}', epsilon => 0.5)": (
         "SELECT count(*) FROM items JOIN orders ON orders.id = order_id"
         " WHERE status = 'paid' AND customer_id IS NOT NULL",

@@ -186,7 +186,7 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def _sure(cluster: Cluster) -> None:
-    """A dataset where noise is nil: at epsilon 40, DLap differs from 0 with probability 2·e⁻⁴⁰ < 1e-17 a draw."""
+    """A dataset where noise is nil: DLap(1/40)."""
     make(cluster, "sure", ", f float8, d date", epsilon="1000", allot="1000")
     cluster.psql("CALL dp.describe_column('sure', 'f'); CALL dp.describe_column('sure', 'd')", user="boss")
     cluster.psql("UPDATE sure SET f = id / 10.0, d = date '2024-01-01' + id")

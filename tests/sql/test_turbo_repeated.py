@@ -87,7 +87,7 @@ def test_a_repeated_step_that_fails_its_test_pays_in_the_ledger_too(
 ) -> None:
     """The first attempt opened an epoch under the request's id; the second one's payment has a row of its own.
 
-    The uniform histogram is right about this question: its test fails with probability 5e-8.
+    The uniform histogram is right about this question: 18 scales or more of its test's noise.
     """
     request_id, document = str(uuid.uuid4()), request(cluster, "a < 4")
     assert charge(channel, request_id, document)["answer"]

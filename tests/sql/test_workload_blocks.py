@@ -73,7 +73,7 @@ def test_one_release_says_what_the_filters_say(
     cluster: Cluster, alice: psycopg.Connection[Any], filters: list[str | None]
 ) -> None:
     """At epsilon 20 over nine sums of values up to 1,000 the standard deviation is below 400 a sum (by themselves 640);
-    12,000 is 30 of them: below e^-30 a value. Values beyond the bounds: in the sums clamped, for the filters as is."""
+    12,000 is 30 of them. Values beyond the bounds: in the sums clamped, for the filters as is."""
     answer = ask(alice, filters)
     assert answer["notice"]["workload"]["queries"] == len(filters)
     assert answer["notice"]["mechanism"].startswith("matrix mechanism")
