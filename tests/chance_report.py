@@ -1,4 +1,4 @@
-"""A pytest plugin, `-p chance_report`: prints every item's probability and words as JSON once it is collected."""
+"""A pytest plugin, `-p chance_report`: prints every item's probability and words as JSON."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""False-alarm probabilities of statistical tests, from the noise's law; `of` reads the mark that carries one.
+"""False-alarm probabilities of statistical tests, from the noise's law; `of` reads the mark.
 
-A test whose assertions can fail although the code is right is marked `@pytest.mark.chance(probability)`: of all its
-assertions together, computed. A lambda of the test's parameters will do; the nearest mark counts.
+A test whose assertions can fail although the code is right is marked
+`@pytest.mark.chance(probability)`: of all its assertions together, computed. A lambda of the test's
+parameters will do; the nearest mark counts.
 
-Bounds, never estimates: each function is at least the probability that it names, for every number of draws.
+Bounds, never estimates: each function is at least the probability that it names, for every number
+of draws. `sessions` alone rests on a measurement.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def union(*probabilities: float) -> float:
 
 
 def laplace(scale: float, beyond: float, draws: int = 1) -> float:
-    """Any of several draws of discrete Laplace noise, dependent or not, is further than `beyond` from 0."""
+    """Any of several draws of discrete Laplace noise is further than `beyond` from 0."""
     return union(*[float(laplace_tail(scale, math.floor(beyond) + 1))] * draws)
 
 
@@ -58,14 +60,15 @@ def near(scale: float, within: float, draws: int = 1) -> float:
 
 
 def beyond(scales: float, draws: int = 1) -> float:
-    """Any of several draws of discrete Laplace noise, of whatever scale, is further than so many scales from 0."""
+    """Any of several draws, of whatever scale, is further than so many scales from 0."""
     return union(*[2 * math.exp(-scales)] * draws)
 
 
 def deviations(times: float, values: int = 1) -> float:
     """Any of several weighted sums of Laplace noise is off by so many standard deviations.
 
-    E exp(c S / deviation) is at most 1 / (1 - c^2 / 2), whatever the weights: Chernoff's bound with the best c.
+    E exp(c S / deviation) is at most 1 / (1 - c^2 / 2), whatever the weights: Chernoff's bound,
+    with the best c.
     """
     c = (math.sqrt(1 + 2 * times * times) - 1) / times
     return union(*[2 * math.exp(-c * times) / (1 - c * c / 2)] * values)
@@ -77,9 +80,10 @@ def laplace_sum(terms: int, scales: float) -> float:
 
 
 def accuracy(times: float, answers: int, beta: float = 1e-3) -> float:
-    """Any of several answers by accuracy is off by so many times alpha n~, which noise passes with probability beta.
+    """Any of several answers by accuracy is off by so many times alpha n~.
 
-    Its tail is at most exponential: that of a sum of draws falls faster beyond its first beta.
+    Noise passes alpha n~ with probability beta. Its tail is exponential at most: that of a sum of
+    draws falls faster beyond its first beta.
     """
     return union(*[beta**times] * answers)
 
@@ -97,7 +101,7 @@ def binomial(runs: int, probability: float, low: int, high: int) -> float:
 
 
 def sessions(missed: int, tried: int, tries: int) -> float:
-    """None of `tries` independent sessions has what `missed` of `tried` did not have, where no law is at hand.
+    """None of `tries` sessions has what `missed` of `tried` did not have: where no law is at hand.
 
     The rate is at most Clopper and Pearson's upper bound, but for one experiment in a thousand.
     """
@@ -105,16 +109,16 @@ def sessions(missed: int, tried: int, tries: int) -> float:
 
 
 def hoeffding(runs: int, off: float) -> float:
-    """The mean of independent values in [0, 1] is `off` or more from its expectation, on either side."""
+    """The mean of independent values in [0, 1] is `off` or more from its expectation."""
     return min(1.0, 2 * math.exp(-2 * runs * off * off))
 
 
 def fit(counts: Sequence[int], law: Sequence[float]) -> float:
     """At most the probability that `counts` of independent draws fit a law so badly, or worse.
 
-    n KL(seen, law) >= x has probability e^-x (e x / d)^d at most, of d + 1 cells, x > d, for every n and law (Agrawal
-    2020, "Finite-sample concentration of the multinomial in relative entropy"). A test that asks for more than p has a
-    false alarm of p at most.
+    n KL(seen, law) >= x has probability e^-x (e x / d)^d at most, of d + 1 cells, x > d, for every
+    n and law (Agrawal 2020, "Finite-sample concentration of the multinomial in relative entropy").
+    A test that asks for more than p has a false alarm of p at most.
     """
     n, freedom = sum(counts), len(law) - 1
     distance = math.fsum(c * math.log(c / (n * p)) for c, p in zip(counts, law, strict=True) if c)
@@ -128,10 +132,10 @@ def _beyond(distance: float, freedom: int) -> float:
 
 
 def fits_although(true: Sequence[float], law: Sequence[float], draws: int, level: float) -> float:
-    """The probability that `fit` of draws of another law is above `level`: a control that is missed.
+    """`fit` of draws of another law is above `level`: a control that is missed.
 
-    Merging cells makes no distance larger (data processing), so two cells are enough for a bound, and the number in
-    one is binomial: of the best of those where the ratio of the laws is large.
+    Merging cells makes no distance larger (data processing), so two cells are enough for a bound,
+    and the number in one is binomial: of the best of those where the ratio of the laws is large.
     """
     freedom = len(law) - 1
     order = sorted(range(len(law)), key=lambda i: -true[i] / law[i])

@@ -1,4 +1,4 @@
-"""Noise of the right law from a seed, for tests whose probability nobody can compute: they pass always, or never."""
+"""Noise of the right law from a seed: for tests whose probability nobody can compute."""
 
 from __future__ import annotations
 

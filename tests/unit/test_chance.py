@@ -1,4 +1,4 @@
-"""The mark `chance`: what each statistical test fails with although the code is right, and all of them together."""
+"""The mark `chance`: how often a statistical test fails although the code is right, and all do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def unmarked(items: list[Item]) -> list[str]:
 
 
 def silent(items: list[Item], texts: dict[str, str]) -> list[str]:
-    """Modules that say so of helpers, in comments or at their head, none of whose tests is marked."""
+    """Modules that say so of helpers, in comments or at their head, without a marked test."""
     marked = {item.node.partition("::")[0] for item in items if item.chance is not None}
     return sorted(name for name, text in texts.items() if STATES.search(text) and name not in marked)
 

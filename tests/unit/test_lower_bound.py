@@ -1,4 +1,4 @@
-"""How rarely a lower bound of epsilon falls short (privacy/lower_bound.py): against all outcomes, one by one."""
+"""How rarely a lower bound of epsilon falls short (privacy/lower_bound.py): over all outcomes."""
 
 from __future__ import annotations
 
