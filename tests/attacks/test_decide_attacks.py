@@ -20,6 +20,7 @@ from fix_decide import decide_stack, one
 from fix_stack import Stack
 
 EVERY = attacks("attacks_decide.sql")
+# Scales of room, which the file's lines have by far; not derived line by line.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.chance(fix_chance.beyond(23))]
 
 WORLD = """
