@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE, private_cluster, standard
 from fix_cluster import free_port as any_port
 from fix_recorder import Relay, replayed, written
@@ -45,8 +46,9 @@ INSERT INTO regions VALUES ('north', 'The North', 3), ('south', 'The South', 5),
 CALL dp.publish('regions', kind => 'public');
 CALL dp.allot('alice', 'people', epsilon => 10);
 """
-# |noise| of one count over samples at epsilon 2 is above this with probability below 1e-10 (2 exp(-2 * 12) = 7.6e-11).
+# How far a count over samples at epsilon 2 may be off.
 NEAR = 12
+CHANCE = fix_chance.laplace(1 / 2, NEAR, 30)  # of a test; none compares more numbers
 
 
 @dataclass

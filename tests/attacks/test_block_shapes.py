@@ -17,7 +17,10 @@ import psycopg
 import pytest
 from attack_lines import run_steps, steps_of
 
+import fix_chance
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(fix_chance.near(1e10, 1, 20))
 
 EPSILON = "0.0000000001"
 ROWS = 1000  # of people: none of them has an id of ours

@@ -13,7 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(20, 900, 10))
 
 WARM = 12  # more questions than the channel has backends for one session
 ROWS = 1000

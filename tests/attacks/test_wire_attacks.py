@@ -13,11 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD
 from fix_raw import RawClient, keys_of
 from fix_stack import Stack
 from pg_epsilon_proxy.wire import messages, scram
 from pg_epsilon_proxy.wire.messages import SYNC, bind, close, describe, execute, message, parse, query
+
+pytestmark = pytest.mark.chance(fix_chance.near(1e10, 1, 100))
 
 EPSILON = b"0.0000000001"
 ROWS = 1000  # of people: none of them has an id of ours

@@ -6,15 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import fix_chance
 from fix_stack import Stack
 
-# One false alarm in 10^10 for each compared number: at most 10^-8 for all comparisons of a test file (fewer than 100).
-ALARM = 1e-10
+# What a number that is compared is off by margin() with; a test compares fewer than NUMBERS.
+ALARM, NUMBERS = 1e-10, 30
 
 
 def margin(epsilon: float, sensitivity: int = 1) -> int:
     """|noise| of a discrete Laplace draw of scale sensitivity/epsilon is above this with probability below ALARM."""
     return math.ceil(math.log(2 / ALARM) * sensitivity / epsilon)
+
+
+CHANCE = max(fix_chance.laplace(s / e, margin(e, s), NUMBERS) for e, s in ((0.1, 1), (0.05, 1), (1, 1), (1, 5)))
+"""Of a test that compares answers."""
 
 
 # Over people, at the dataset's default epsilon of 0.1 a block. {} is the relation: a plain table can take its place.

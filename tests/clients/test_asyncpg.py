@@ -12,8 +12,11 @@ import asyncpg
 import pytest
 from shapes import DERIVED, PLAIN, SHAPES, check_near, margin, over, truth
 
+from clients import shapes
 from fix_cluster import PASSWORD, PRIVATE
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 
 async def session(stack: Stack, user: str = "alice", **settings: Any) -> Any:
@@ -40,7 +43,6 @@ def shape_of(statement: Any) -> list[tuple[Any, ...]]:
 async def test_an_answer_has_the_columns_of_postgresql_and_is_near_the_truth(
     stack: Stack, alice: Any, shape: str, parts: int
 ) -> None:
-    """False alarm: below 10^-8 over all shapes (shapes.ALARM for each of fewer than 100 numbers)."""
     statement = await alice.prepare(over(shape))
     assert shape_of(statement) == shape_of(await alice.prepare(over(shape, "plain")))
     rows = [tuple(row.values()) for row in await statement.fetch()]
@@ -73,7 +75,6 @@ PARAMETERS: list[tuple[str, str, Any]] = [
 async def test_arguments_have_the_types_that_postgresql_infers(
     stack: Stack, alice: Any, condition: str, kind: str, value: Any
 ) -> None:
-    """False alarm: 10 numbers at shapes.ALARM each."""
     question = f"SELECT count(*) FROM people WHERE {condition}"
     statement = await alice.prepare(question)
     assert [p.name for p in statement.get_parameters()] == [kind]
@@ -89,7 +90,6 @@ async def test_arguments_have_the_types_that_postgresql_infers(
 
 
 async def test_a_statement_is_asked_anew_with_each_argument(stack: Stack, alice: Any) -> None:
-    """False alarm: 4 numbers at shapes.ALARM each."""
     statement = await alice.prepare("SELECT sex, count(*) FROM people WHERE age > $1 AND city = $2 GROUP BY sex")
     for age, city in ((20, "north"), (70, "south")):
         rows = await statement.fetch(age, city)

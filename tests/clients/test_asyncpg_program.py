@@ -13,8 +13,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+import fix_drivers
 from fix_drivers import NEAR, DriversStack
 from fix_waiting import PATIENCE, left_behind
+
+pytestmark = pytest.mark.chance(fix_drivers.CHANCE)
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 BY_CODE = "SELECT code, count(*) AS n FROM samples GROUP BY code ORDER BY code"
@@ -89,7 +92,6 @@ VALUES: list[tuple[str, str, Any]] = [
 async def test_parameters_of_scalar_types(
     drivers_stack: DriversStack, alice: Any, condition: str, kind: str, value: Any
 ) -> None:
-    """False alarm: fix_drivers.NEAR for each of 17 numbers."""
     question = f"SELECT count(*) FROM samples WHERE {condition}"
     statement = await alice.prepare(question)
     assert [parameter.name for parameter in statement.get_parameters()] == [kind]

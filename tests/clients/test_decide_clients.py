@@ -16,9 +16,12 @@ import psycopg
 import pytest
 from test_psql import psql
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE
 from fix_decide import EPSILON, Connection, Heard, decide_stack, one, spent
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 20, 0, 10))
 
 SETTINGS = "SET dp.synthetic = 'adult_syn'; SET dp.tau = '5%'"
 COPY, FAR, PRIVATELY = 1980, 500, 2000

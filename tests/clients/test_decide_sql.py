@@ -14,8 +14,13 @@ from typing import Any
 
 import pytest
 
+import fix_chance
 from fix_decide import EPSILON, Connection, Heard, decide_stack, one, refused, spent, truth
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(
+    fix_chance.union(fix_chance.laplace(1 / 20, 0, 10), fix_chance.laplace(5, 120), fix_chance.laplace(1 / 10, 4))
+)
 
 SATISFIED, UNMET = "distance bound satisfied", "distance bound unmet"
 

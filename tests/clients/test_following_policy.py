@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE, Cluster
 from fix_proxy import ThreadedProxy
 from fix_waiting import soon
@@ -18,6 +19,8 @@ from pg_epsilon_proxy.config import Config, Facade, Listen, Private
 from pg_epsilon_proxy.policy import FacadeSource
 from pg_epsilon_proxy.server import Directory
 from pg_epsilon_proxy.upstream import UpstreamPool
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(10, 249, 4))
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
 from fix_tpch import load_graph, power_law_graph
+
+pytestmark = pytest.mark.chance(fix_chance.beyond(19, 2))
 
 EDGES = power_law_graph(200, 500, 11)
 TRIANGLES = (

@@ -6,7 +6,12 @@ At epsilon 4 the total and each sex have noise of scale 3.3: 200 rows are 60 sca
 
 from __future__ import annotations
 
+import pytest
+
+import fix_chance
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(fix_chance.union(fix_chance.laplace(3.3, 30 * 3.3, 4), fix_chance.beyond(200, 10)))
 
 
 def test_a_made_copy_is_there_at_once(stack: Stack) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE, Cluster, cluster_at_work, private_cluster, standard
 from fix_ops import Proxy, code_of, proxy_at_work
 from fix_stack import FACADE, Stack
 from fix_waiting import LOCKED, cancelling, soon
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(10, 249, 4))
 
 REGIONS = """
 CREATE TABLE regions (city text PRIMARY KEY, head text);

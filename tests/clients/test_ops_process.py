@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE
 from fix_ops import Proxy, code_of, databases_at_work, proxy_at_work
 from fix_ports import free_port
@@ -22,6 +23,8 @@ from fix_stack import FACADE, Stack
 from fix_waiting import LOCKED, PATIENCE, SLEEPING, backends, cancelling, soon, until_closed
 from pg_epsilon_proxy.config import ConfigError, load
 from pg_epsilon_proxy.preflight import preflight
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(10, 249, 4))
 
 COUNT = "SELECT count(*) FROM people WHERE age > {}"
 

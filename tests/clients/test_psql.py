@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from shapes import margin, truth
 
+from clients import shapes
 from fix_cluster import PASSWORD
 from fix_stack import Stack
 from fix_waiting import PATIENCE
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 
 def psql(stack: Stack, script: str, *options: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
@@ -28,7 +31,6 @@ def lines(stack: Stack, script: str, *options: str) -> list[str]:
 
 
 def test_a_count_and_its_notice(stack: Stack) -> None:
-    """False alarm: shapes.ALARM."""
     done = psql(stack, "SELECT count(*) FROM people;\n", "-qAt")
     assert abs(int(done.stdout) - truth(stack, "SELECT count(*) FROM people")[0][0]) <= margin(0.1)
     assert re.match(r"NOTICE:  dp: .*epsilon 0\.1 charged.*±\d+", done.stderr)

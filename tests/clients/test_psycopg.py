@@ -13,7 +13,10 @@ from psycopg import sql
 from psycopg.types.numeric import Int2, Int4, Int8
 from shapes import DERIVED, PLAIN, SHAPES, check_near, margin, over, truth
 
+from clients import shapes
 from fix_stack import Stack
+
+pytestmark = pytest.mark.chance(shapes.CHANCE)
 
 Connection = psycopg.Connection[Any]
 STYLES: dict[str, dict[str, Any]] = {
@@ -55,7 +58,6 @@ def columns(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
 def test_an_answer_has_the_columns_of_postgresql_and_is_near_the_truth(
     stack: Stack, alice: Connection, shape: str, parts: int, style: str
 ) -> None:
-    """False alarm: below 10^-8 over all shapes (shapes.ALARM for each of fewer than 100 numbers)."""
     cursor = alice.execute(over(shape).encode(), **STYLES[style])
     plain = alice.execute(over(shape, "plain").encode(), **STYLES[style])
     assert columns(cursor) == columns(plain)
@@ -101,7 +103,6 @@ VALUES: dict[str, tuple[str, Any]] = {
 def test_parameters_mean_what_they_mean_in_postgresql(
     stack: Stack, alice: Connection, name: str, protocol: str
 ) -> None:
-    """False alarm: 14 numbers at shapes.ALARM each; the protocols repeat them, at no charge."""
     condition, value = VALUES[name]
     mark = {"text": "%t", "binary": "%b", "prepared": "%s"}[protocol]
     if name in ("bool", "null") and protocol == "binary":
@@ -138,7 +139,6 @@ def ledger(stack: Stack) -> int:
 
 
 def test_a_prepared_statement_is_asked_anew_with_each_value(stack: Stack, alice: Connection) -> None:
-    """False alarm: 8 numbers at shapes.ALARM each."""
     for age in range(20, 80, 8):
         question = "SELECT count(*) FROM people WHERE age < %s"
         (n,) = one(alice, question, [age], prepare=True)
@@ -282,7 +282,6 @@ def test_sql_prepare_and_execute(alice: Connection) -> None:
 
 
 def test_explicit_calls(stack: Stack, alice: Connection) -> None:
-    """False alarm: 14 numbers at shapes.ALARM each."""
     question = "SELECT dp_count('people', 'age > 30', epsilon => %s) AS n"
     (n,) = one(alice, question, [1.0])
     assert abs(n - truth(stack, "SELECT count(*) FROM people WHERE age > 30")[0][0]) <= margin(1)
@@ -297,7 +296,7 @@ def test_explicit_calls(stack: Stack, alice: Connection) -> None:
 
 
 def test_user_units(stack: Stack, alice: Connection) -> None:
-    """Counts of users, and of rows under the declared cap of 5. False alarm: 2 numbers at shapes.ALARM each."""
+    """Counts of users, and of rows under the declared cap of 5."""
     alice.execute("SET dp.epsilon = 1")
     (users,) = one(alice, "SELECT count(DISTINCT customer_id) FROM orders")
     exact = truth(stack, "SELECT count(DISTINCT customer_id) FROM orders")[0][0]

@@ -21,8 +21,11 @@ from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Float4, Float8, Int2, Int4, Int8
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+import fix_drivers
 from fix_drivers import NEAR, DriversStack
 from fix_waiting import PATIENCE, SLEEPING, backends, cancelling, soon
+
+pytestmark = pytest.mark.chance(fix_drivers.CHANCE)
 
 Connection = psycopg.Connection[Any]
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
@@ -87,7 +90,6 @@ VALUES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("mark", ["%t", "%b", "%s"])
 @pytest.mark.parametrize("name", VALUES)
 def test_parameters_of_scalar_types(drivers_stack: DriversStack, alice: Connection, name: str, mark: str) -> None:
-    """False alarm: fix_drivers.NEAR for each of 18 numbers; the formats repeat them, at no charge."""
     condition, value = VALUES[name]
     if value is None and mark == "%b":
         mark = "%s"

@@ -17,10 +17,13 @@ import pytest
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
+import fix_chance
 from fix_cluster import PASSWORD, PRIVATE, ROOT
 from fix_raw import RawClient, keys_of
 from fix_stack import Stack, stack_at_work
 from pg_epsilon_proxy.wire import messages
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 25, 0, 100))
 
 Connection = psycopg.Connection[Any]
 

@@ -17,8 +17,11 @@ import pytest
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
+import fix_chance
 from fix_cluster import ROOT
 from fix_stack import Stack, stack_at_work
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(12, 300, 100))
 
 Connection = psycopg.Connection[Any]
 

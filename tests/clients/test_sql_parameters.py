@@ -12,7 +12,10 @@ import psycopg
 import pytest
 from psycopg import pq
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 25, 0, 30))
 
 Connection = psycopg.Connection[Any]
 PLAIN = "plain"

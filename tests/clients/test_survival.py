@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import PASSWORD
 from fix_stack import Stack, stack_at_work
 from fix_waiting import LOCKED, PATIENCE, backends, cancelling, soon
@@ -19,6 +20,8 @@ from pg_epsilon_proxy.config import Config, load
 from pg_epsilon_proxy.policy import gateway
 from pg_epsilon_proxy.session.login import LoginRefused, connect_facade
 from pg_epsilon_proxy.upstream import UpstreamPool
+
+pytestmark = pytest.mark.chance(fix_chance.laplace(10, 249, 4))
 
 COUNT = "SELECT count(*) FROM people WHERE age > {}"
 

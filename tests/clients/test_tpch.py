@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
 from fix_tpch import load_shop
+
+pytestmark = pytest.mark.chance(fix_chance.beyond(35, 60))
 
 REVENUE = "l_extendedprice * (1 - l_discount)"
 # Queries 3, 5, 10, 12 and 18 of TPC-H without their top-n and with declared groups; the answer's columns that are sums

@@ -10,8 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
 from fix_turbo import EVEN, EVEN_ROWS
+
+pytestmark = pytest.mark.chance(fix_chance.accuracy(2.5, 15))
 
 
 @pytest.fixture(scope="module")

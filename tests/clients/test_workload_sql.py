@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+import fix_chance
 from fix_stack import Stack, stack_at_work
+
+pytestmark = pytest.mark.chance(fix_chance.deviations(12_000 / (1001 / 2 * math.sqrt(2)), 30))
 
 # 272 rows stand on every edge that the statements use, so that an edge on the wrong side shows: a sum of 27,200.
 EARN = """

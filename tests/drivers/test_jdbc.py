@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from fix_drivers import NEAR, DriversStack
+from fix_drivers import CHANCE, NEAR, DriversStack
+
+pytestmark = pytest.mark.chance(CHANCE)
 
 DRIVER = "/usr/share/java/postgresql.jar"
 MODES: dict[str, dict[str, str]] = {
@@ -157,14 +159,13 @@ def test_an_unknown_certificate_is_not_believed(java: Java, drivers_stack: Drive
 
 
 def test_a_count_by_a_statement(jdbc: Java) -> None:
-    """False alarm: 1e-10."""
     answer = jdbc.ask("statement", "SELECT count(*) FROM samples")
     assert answer.columns == ["count int8"]
     assert abs(answer.one - 1000) <= NEAR
 
 
 def test_counts_by_one_prepared_statement(jdbc: Java) -> None:
-    """Past every threshold. False alarm: 8 numbers at 1e-10."""
+    """Past every threshold."""
     for top in range(100, 900, 100):
         answer = jdbc.ask("prepared", "SELECT count(*) AS n FROM samples WHERE whole <= ?", "int", str(top))
         assert answer.columns == ["n int8"]
@@ -172,7 +173,6 @@ def test_counts_by_one_prepared_statement(jdbc: Java) -> None:
 
 
 def test_groups_with_several_parameters(jdbc: Java) -> None:
-    """False alarm: 10 numbers at 1e-10."""
     sql = "SELECT code, count(*) AS n, ? AS said FROM samples WHERE whole <= ? AND yes = ? GROUP BY code ORDER BY code"
     for _ in range(3):
         answer = jdbc.ask("prepared", sql, "string", "ü", "int", "500", "boolean", "true")
@@ -229,13 +229,12 @@ def test_types_of_a_question_before_it_is_asked(jdbc: Java, mode: str, drivers_s
 
 
 def test_the_explicit_function_is_called(jdbc: Java) -> None:
-    """False alarm: 3 numbers at 1e-10."""
     for sql in ("SELECT dp.dp_count('samples')", "SELECT dp.dp_count('samples'::regclass, 'whole > 0')"):
         assert abs(jdbc.ask("statement", sql).one - 1000) <= NEAR
 
 
 def test_the_explicit_function_is_called_by_a_callable_statement(jdbc: Java, mode: str) -> None:
-    """The OUT parameter is an argument of type void, which PostgreSQL leaves out. False alarm: 1e-10."""
+    """The OUT parameter is an argument of type void, which PostgreSQL leaves out."""
     answer = jdbc.ask("call", "{? = call dp.dp_count('samples', ?)}", "string", "whole <= 250")
     if mode == "simple":
         # pgjdbc writes a plain NULL there: dp_count(NULL, 'samples', 'whole <= 250')
@@ -308,7 +307,7 @@ def test_a_batch_that_is_refused_says_so(jdbc: Java) -> None:
 
 
 def test_copy_in_and_out(jdbc: Java) -> None:
-    """The manager of pgjdbc. False alarm: 1e-10."""
+    """The manager of pgjdbc."""
     jdbc.ask("statement", "CREATE TEMP TABLE IF NOT EXISTS copied (n int, word text)")
     assert jdbc.ask("copyin", "COPY copied FROM STDIN", "1\tx\n2\t\\N\n").values == ["2"]
     assert jdbc.ask("copyout", "COPY copied TO STDOUT (FORMAT csv)").values[0] == "1,x\n2,\n"
@@ -385,7 +384,6 @@ ORDERED = {
 
 @pytest.mark.parametrize("column", ORDERED)
 def test_bound_parameters_of_each_type(jdbc: Java, column: str) -> None:
-    """False alarm: 10 numbers at 1e-10."""
     for _ in range(2):
         answer = jdbc.ask("prepared", f"SELECT count(*) FROM samples WHERE {column} <= ?", *ORDERED[column])
         assert abs(answer.one - 321) <= NEAR
@@ -405,14 +403,12 @@ COMPARED = [
 
 @pytest.mark.parametrize("column, how, value, exact", COMPARED)
 def test_bound_parameters_that_are_compared(jdbc: Java, column: str, how: str, value: str, exact: int) -> None:
-    """False alarm: 8 numbers at 1e-10."""
     for _ in range(2):
         answer = jdbc.ask("prepared", f"SELECT count(*) FROM samples WHERE {column} = ?", how, value)
         assert abs(answer.one - exact) <= NEAR
 
 
 def test_a_parameter_is_null(jdbc: Java) -> None:
-    """False alarm: 1e-10."""
     answer = jdbc.ask(
         "prepared", "SELECT count(*) FROM samples WHERE word = ? OR whole < ?", "string", None, "int", "9"
     )
@@ -420,7 +416,6 @@ def test_a_parameter_is_null(jdbc: Java) -> None:
 
 
 def test_arrays_are_parameters(jdbc: Java) -> None:
-    """False alarm: 2 numbers at 1e-10."""
     answer = jdbc.ask("prepared", "SELECT count(*) FROM samples WHERE whole = ANY (?)", "ints", "1,2,3")
     assert abs(answer.one - 3) <= NEAR
     answer = jdbc.ask("prepared", "SELECT count(*) FROM samples WHERE code = ANY (?)", "texts", "c1,c2")

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from fix_node import Scenarios, near
 
-from fix_drivers import DriversStack
+from fix_drivers import CHANCE, DriversStack
+
+pytestmark = pytest.mark.chance(CHANCE)
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 TYPES = [
@@ -64,7 +66,7 @@ def test_a_wrong_password_is_a_fatal_error(node: Scenarios) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_parameters(node: Scenarios, drivers_stack: DriversStack, kind: str) -> None:
-    """Unnamed, named, named again: one question. False alarm: fix_drivers.NEAR for each of 16 numbers."""
+    """Unnamed, named, named again: one question."""
     question, *answers = node["parameters"][kind]
     literal = "NULL" if kind == "null" else f"'{GIVEN[kind]}'"
     assert len(answers) == 3 and near(drivers_stack, question.replace("$1", literal), *answers)

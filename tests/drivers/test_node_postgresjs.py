@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from fix_node import Scenarios, near
 
-from fix_drivers import DriversStack
+from fix_drivers import CHANCE, DriversStack
+
+pytestmark = pytest.mark.chance(CHANCE)
 
 COUNT = "SELECT count(*) FROM samples WHERE whole > 250"
 GIVEN: dict[str, Any] = {
@@ -35,7 +37,7 @@ def test_connects_with_scram_and_with_tls(node: Scenarios, drivers_stack: Driver
 
 @pytest.mark.parametrize("kind", GIVEN)
 def test_parameters(node: Scenarios, drivers_stack: DriversStack, kind: str) -> None:
-    """Once, prepared, prepared again: one question. False alarm: fix_drivers.NEAR for each of 15 numbers."""
+    """Once, prepared, prepared again: one question."""
     question, *answers = node["parameters"][kind]
     literal = "NULL" if GIVEN[kind] is None else f"'{GIVEN[kind]}'"
     assert len(answers) == 3 and near(drivers_stack, question.replace("$1", literal), *answers)

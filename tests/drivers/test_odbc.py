@@ -11,8 +11,10 @@ from typing import Any
 import pyodbc
 import pytest
 
-from fix_drivers import NEAR, DriversStack
+from fix_drivers import CHANCE, NEAR, DriversStack
 from fix_waiting import cancelling
+
+pytestmark = pytest.mark.chance(CHANCE)
 
 MODES: dict[str, dict[str, str]] = {
     "prepared by the driver": {"UseDeclareFetch": "0", "UseServerSidePrepare": "0"},
@@ -95,19 +97,16 @@ def test_a_wrong_password_is_told(drivers_stack: DriversStack) -> None:
 
 
 def test_a_count(odbc: pyodbc.Cursor) -> None:
-    """False alarm: 1e-10."""
     assert abs(one(odbc, "SELECT count(*) AS n FROM samples") - 1000) <= NEAR
     assert odbc.description[0][:2] == ("n", int)
 
 
 def test_counts_by_one_statement_with_many_values(odbc: pyodbc.Cursor) -> None:
-    """False alarm: 8 numbers at 1e-10."""
     for top in range(100, 900, 100):
         assert abs(one(odbc, "SELECT count(*) FROM samples WHERE whole <= ?", top) - top) <= NEAR
 
 
 def test_groups_with_several_parameters(odbc: pyodbc.Cursor) -> None:
-    """False alarm: 10 numbers at 1e-10."""
     sql = "SELECT code, count(*) AS n FROM samples WHERE whole <= ? AND word <> ? GROUP BY code ORDER BY code"
     rows = odbc.execute(sql, 500, "ü").fetchall()
     assert [row.code for row in rows] == [f"c{i}" for i in range(10)]
@@ -161,7 +160,6 @@ def test_errors_are_postgresqls(odbc: pyodbc.Cursor) -> None:
 
 
 def test_the_explicit_function(odbc: pyodbc.Cursor) -> None:
-    """False alarm: 2 numbers at 1e-10."""
     assert abs(one(odbc, "SELECT dp.dp_count('samples', ?)", "whole <= 250") - 250) <= NEAR
     assert abs(one(odbc, "{call dp.dp_count('samples')}") - 1000) <= NEAR
 
@@ -232,7 +230,7 @@ ORDERED: dict[str, Any] = {
 
 @pytest.mark.parametrize("column", ORDERED)
 def test_bound_parameters_of_each_type(odbc: pyodbc.Cursor, column: str) -> None:
-    """The session's time zone is UTC. False alarm: 8 numbers at 1e-10."""
+    """The session's time zone is UTC."""
     assert abs(one(odbc, f"SELECT count(*) FROM samples WHERE {column} <= ?", ORDERED[column]) - 321) <= NEAR
 
 
@@ -250,12 +248,10 @@ COMPARED: list[tuple[str, Any, int]] = [
 
 @pytest.mark.parametrize("column, value, exact", COMPARED)
 def test_bound_parameters_that_are_compared(odbc: pyodbc.Cursor, column: str, value: Any, exact: int) -> None:
-    """False alarm: 8 numbers at 1e-10."""
     assert abs(one(odbc, f"SELECT count(*) FROM samples WHERE {column} = ?", value) - exact) <= NEAR
 
 
 def test_a_parameter_is_null(odbc: pyodbc.Cursor) -> None:
-    """False alarm: 1e-10."""
     assert abs(one(odbc, "SELECT count(*) FROM samples WHERE word = ? OR whole < ?", None, 9) - 8) <= NEAR
 
 

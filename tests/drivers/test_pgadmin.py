@@ -13,9 +13,9 @@ from itertools import pairwise
 import pytest
 from pgadmin_browser import NODE, Browser, Server, pgadmin_at_work, wait
 
-from fix_drivers import NEAR, DriversStack
+from fix_drivers import CHANCE, NEAR, DriversStack
 
-pytestmark = pytest.mark.timeout(900)  # the browser starts in the first test's time
+pytestmark = [pytest.mark.timeout(900), pytest.mark.chance(CHANCE)]  # the browser starts in the first test's time
 
 COUNTED = "SELECT count(*) FROM samples WHERE whole > 250"
 # What pgAdmin asks that the facade closes (facade-and-channel.md §5): other sessions' activity, shared dependencies.
@@ -80,7 +80,6 @@ def test_a_refused_tab_says_so_and_the_rest_lives_on(browser: Browser) -> None:
 
 
 def test_the_query_tool_answers_and_refuses(browser: Browser, drivers_stack: DriversStack) -> None:
-    """False alarm: fix_drivers.NEAR, once."""
     browser.open_query_tool()
     try:
         browser.ask(COUNTED)
@@ -100,7 +99,7 @@ def test_the_query_tool_answers_and_refuses(browser: Browser, drivers_stack: Dri
 
 
 def test_counting_rows_from_the_menu(browser: Browser, drivers_stack: DriversStack) -> None:
-    """pgAdmin sends SELECT COUNT(*), which is a question like any other. False alarm: fix_drivers.NEAR, once."""
+    """pgAdmin sends SELECT COUNT(*), which is a question like any other."""
     browser.press(NODE, "samples")
     browser.menu("Object", "Count Rows")
     found = wait(lambda: re.search(r"rows counted: (-?[\d,]+)", browser.text))

@@ -13,7 +13,9 @@ import pexpect
 import pytest
 
 from fix_cluster import ROOT
-from fix_drivers import NEAR, DriversStack
+from fix_drivers import CHANCE, NEAR, DriversStack
+
+pytestmark = pytest.mark.chance(CHANCE)
 
 PROGRAM = ROOT / ".venv-drivers" / "pgcli" / "bin" / "pgcli"
 PROMPT = "asking> "
@@ -97,7 +99,6 @@ def test_a_wrong_password_is_told(drivers_stack: DriversStack, tmp_path: Path) -
 
 
 def test_a_count(pgcli: Pgcli) -> None:
-    """False alarm: 1e-10."""
     lines = pgcli.ask("SELECT count(*) AS n FROM samples;")
     ((count,),) = cells(lines)
     assert abs(int(count) - 1000) <= NEAR
@@ -105,7 +106,6 @@ def test_a_count(pgcli: Pgcli) -> None:
 
 
 def test_groups(pgcli: Pgcli) -> None:
-    """False alarm: 10 numbers at 1e-10."""
     rows = cells(pgcli.ask("SELECT code, count(*) FROM samples GROUP BY code ORDER BY code;"))
     assert [row[0] for row in rows] == [f"c{i}" for i in range(10)]
     assert all(abs(int(row[1]) - 100) <= NEAR for row in rows)
@@ -163,7 +163,6 @@ def test_a_transaction_with_a_cursor(pgcli: Pgcli) -> None:
 
 
 def test_prepared_by_sql(pgcli: Pgcli) -> None:
-    """False alarm: 2 numbers at 1e-10."""
     pgcli.ask("PREPARE below(int) AS SELECT count(*) FROM samples WHERE whole <= $1;")
     for top in (200, 400):
         ((count,),) = cells(pgcli.ask(f"EXECUTE below({top});"))

@@ -18,13 +18,14 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from fix_drivers import NEAR, DriversStack
+from fix_drivers import CHANCE, NEAR, DriversStack
 from fix_waiting import left_behind
 
 # A login over TLS that fails ends asyncpg's loop before the transport has said goodbye, now and then.
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(r"ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.chance(CHANCE),
+]
 T = TypeVar("T")
 DIALECTS = ("psycopg", "psycopg_async", "asyncpg")
 
@@ -197,7 +198,6 @@ def test_reflection_sees_the_types_of_columns(client: Client) -> None:
 
 
 def test_a_whole_schema_is_reflected_and_asked(client: Client) -> None:
-    """False alarm: 10 numbers at 1e-10 each."""
 
     def work(connection: sa.Connection) -> None:
         metadata = sa.MetaData()
@@ -255,7 +255,6 @@ QUESTIONS: dict[str, tuple[Callable[[], sa.Select[Any]], str]] = {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_orm_counts(client: Client, name: str) -> None:
-    """False alarm: 1e-10 for each of 7 numbers."""
     statement, condition = QUESTIONS[name]
     exact = client.stack.exact(f"SELECT count(*) FROM samples WHERE {condition}")
 
@@ -281,7 +280,7 @@ def test_the_orm_refuses_to_load_objects(client: Client) -> None:
 
 
 def test_one_statement_with_many_values(client: Client) -> None:
-    """Past the thresholds where psycopg (5) and asyncpg (1) prepare it. False alarm: 12 numbers at 1e-10."""
+    """Past the thresholds where psycopg (5) and asyncpg (1) prepare it."""
 
     def work(connection: sa.Connection) -> None:
         question = sa.select(sa.func.count()).select_from(Sample).where(Sample.whole <= sa.bindparam("top"))
@@ -389,7 +388,6 @@ VALUES: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("column", VALUES)
 def test_bound_parameters_of_each_type(client: Client, column: str) -> None:
-    """False alarm: 1e-10 for each of 9 numbers."""
 
     def work(connection: sa.Connection) -> Any:
         attribute = getattr(Sample, column)
@@ -404,7 +402,6 @@ def test_bound_parameters_of_each_type(client: Client, column: str) -> None:
      ("day", datetime.date(2024, 1, 11), 4), ("word", "it's “\\”; --", 0)],
 )  # fmt: skip
 def test_bound_parameters_that_are_compared(client: Client, column: str, value: Any, exact: int) -> None:
-    """False alarm: 1e-10 for each of 7 numbers."""
 
     def work(connection: sa.Connection) -> Any:
         return connection.scalar(sa.select(sa.func.count()).where(getattr(Sample, column) == value))
@@ -443,7 +440,6 @@ def test_values_come_back_as_they_went(client: Client, kind: Any, value: Any) ->
 
 
 def test_pandas_reads_answers(client: Client) -> None:
-    """False alarm: 12 numbers at 1e-10 each."""
 
     def work(connection: sa.Connection) -> None:
         text = sa.text("SELECT code, count(*) AS n FROM samples WHERE whole > :low GROUP BY code ORDER BY code")

@@ -1,9 +1,7 @@
-"""Does noise.py draw what is charged? Chi-squared tests of the noise as drawn, and proof that wrong noise is rejected.
+"""Does noise.py draw what is charged? Tests of fit of the noise as drawn, and proof that wrong noise is rejected.
 
-Every statistic is compared with the quantile of level FALSE_ALARM = 1e-9 of its chi-squared limit, and every cell
-expects 100 draws or more. A test makes at most two comparisons, so its false-alarm probability is 2e-9 by the limit
-law; 1e-6 is stated because the limit law may be off by a large factor that far out (two calls agree with probability
-below 1e-100).
+Every sample has a distance from its law (fix_chance.fit) that a sample of this law has with probability FALSE_ALARM at
+most, exactly: no limit law is used. Wrong noise is rejected by its distance too; how rarely it is not is computed.
 """
 
 from __future__ import annotations
@@ -13,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
+from typing import Any
 
 import pytest
-from scipy.stats import chi2, ncx2, norm
+from scipy.stats import norm
 
+import fix_chance
 from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
 from pg_epsilon.noise import Noise, NoiseSource, _bernoulli_scaled, _scaled, current
 from privacy.broken_noise import (
@@ -32,8 +32,9 @@ from privacy.broken_noise import (
 )
 
 FALSE_ALARM = 1e-9
-DRAWS = 40_000
-SELECTIONS = 20_000
+DRAWS = 80_000
+AGAIN = 2_000  # of a second call
+SELECTIONS = 30_000
 EXACT = 7  # the value under the noise: a source that looks at it would show
 CELLS = 24
 PAIR_CELLS = 6
@@ -83,25 +84,20 @@ def probabilities(upper: Upper, edges: Sequence[int]) -> list[float]:
 
 
 def assert_fits(counts: Sequence[int], expected: Sequence[float], what: str) -> None:
-    """Chi-squared goodness of fit at level FALSE_ALARM; `expected` are probabilities."""
-    n = sum(counts)
-    assert min(expected) * n >= 100, "a cell is too thin for the chi-squared limit"
-    statistic = sum((c - n * p) ** 2 / (n * p) for c, p in zip(counts, expected, strict=True))
-    limit = float(chi2.isf(FALSE_ALARM, len(counts) - 1))
-    assert statistic <= limit, f"{what}: chi-squared {statistic:.1f} > {limit:.1f}"
+    """Fails with probability FALSE_ALARM; `expected` are probabilities."""
+    found = fix_chance.fit(counts, expected)
+    assert found > FALSE_ALARM, f"{what}: so far from its law with probability {found:.1e} at most"
 
 
-def power(true: Sequence[float], claimed: Sequence[float], n: int) -> float:
-    """Probability that `assert_fits` rejects n draws of the law `true` (non-central chi-squared)."""
-    shift = n * sum((t - c) ** 2 / c for t, c in zip(true, claimed, strict=True))
-    return float(ncx2.sf(chi2.isf(FALSE_ALARM, len(claimed) - 1), len(claimed) - 1, shift))
+def passes(true: Sequence[float], claimed: Sequence[float], n: int) -> float:
+    """The probability that `assert_fits` does not reject n draws of the law `true`."""
+    return fix_chance.fits_although(true, claimed, n, FALSE_ALARM)
 
 
 def check_vector(draw: Callable[[int], list[int]], upper: Upper, scale: float) -> None:
     """`draw(n)` gives n independent cells of the law `upper`, and two calls are independent.
 
-    The law of a cell (chi-squared), of pairs of neighbouring cells of one call (chi-squared, coarser cells), and two
-    calls that differ.
+    The law of a cell, of pairs of neighbouring cells of one call (in coarser cells), and two calls that differ.
     """
     noise = draw(DRAWS)
     edges = edges_of(upper, scale)
@@ -113,7 +109,19 @@ def check_vector(draw: Callable[[int], list[int]], upper: Upper, scale: float) -
     pairs = Counter(zip(coarse[0::2], coarse[1::2], strict=True))
     grid = [(i, j) for i in range(len(single)) for j in range(len(single))]
     assert_fits([pairs[c] for c in grid], [single[i] * single[j] for i, j in grid], "pairs of cells")
-    assert draw(DRAWS)[:2000] != noise[:2000], "two calls repeat"
+    assert draw(AGAIN) != noise[:AGAIN], "two calls repeat"
+
+
+def sound(upper: Upper) -> float:
+    """The probability that `check_vector` rejects what it should not."""
+    likeliest = max(upper(m) - upper(m + 1) for m in (-1, 0, 1))  # of any value: the laws are unimodal about 0
+    return fix_chance.union(FALSE_ALARM, FALSE_ALARM, likeliest**AGAIN)
+
+
+def unseen(true: Upper, claimed: Upper, scale: float) -> float:
+    """The probability that `check_vector` takes a law for another of this scale."""
+    edges = edges_of(claimed, scale)
+    return passes(probabilities(true, edges), probabilities(claimed, edges), DRAWS)
 
 
 def check_laplace(source: NoiseSource, epsilon: Fraction, l1: int = 1) -> None:
@@ -138,6 +146,9 @@ def check_gaussian(source: NoiseSource, rho: Fraction, l2_squared: int = 1) -> N
     check_vector(draw, gaussian_upper(sigma), sigma)
 
 
+GROUPS = [(0, 5), (1,), (2,), (3,), (4,)]  # of the scores below, the two least likely together
+
+
 def selection_law(scores: Sequence[Fraction], epsilon: Fraction, sensitivity: int) -> list[float]:
     weights = [math.exp(float((s - max(scores)) * epsilon / (2 * sensitivity))) for s in scores]
     return [w / sum(weights) for w in weights]
@@ -154,104 +165,166 @@ def check_select(source: NoiseSource, shift: int = 0) -> None:
     scores = [score + shift for score in SCORES]
     picks = Counter(source.select(scores, sensitivity=1, epsilon=Fraction(2), label="audit") for _ in range(SELECTIONS))
     law = selection_law(SCORES, Fraction(2), 1)
-    groups = [(0, 5), (1,), (2,), (3,), (4,)]  # the two least likely together: 100 expected and more
-    assert_fits([sum(picks[i] for i in g) for g in groups], [sum(law[i] for i in g) for g in groups], "selection")
+    assert_fits([sum(picks[i] for i in g) for g in GROUPS], merged(law), "selection")
 
 
+def merged(law: Sequence[float]) -> list[float]:
+    return [sum(law[i] for i in group) for group in GROUPS]
+
+
+@pytest.mark.chance(lambda epsilon: sound(laplace_upper(laplace_scale(1, Fraction(epsilon)))))
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "2"])
 def test_discrete_laplace_is_what_is_charged(epsilon: str) -> None:
-    """80,000 draws an epsilon. False alarm <= 1e-6 (module docstring)."""
+    """80,000 draws an epsilon."""
     check_laplace(current(), Fraction(epsilon))
 
 
+@pytest.mark.chance(lambda l1, epsilon: sound(laplace_upper(laplace_scale(l1, Fraction(epsilon)))))
 @pytest.mark.parametrize(("l1", "epsilon"), [(3, "1"), (10**15, "1"), (1, "0.000000001")])
 def test_discrete_laplace_of_large_scale(l1: int, epsilon: str) -> None:
-    """Vectors of joint sensitivity, and scales up to 1e15. False alarm <= 1e-6 (module docstring)."""
+    """Vectors of joint sensitivity, and scales up to 1e15."""
     check_laplace(current(), Fraction(epsilon), l1)
 
 
+@pytest.mark.chance(lambda l2_squared, rho: sound(gaussian_upper(gaussian_scale(l2_squared, Fraction(rho)))))
 @pytest.mark.parametrize(("l2_squared", "rho"), [(1, "0.5"), (1, "0.005"), (2, "0.1"), (10**24, "0.5")])
 def test_discrete_gaussian_is_what_is_charged(l2_squared: int, rho: str) -> None:
-    """sigma = 1, 10, 3.16, 1e12; 80,000 draws each. False alarm <= 1e-6 (module docstring)."""
+    """sigma = 1, 10, 3.16, 1e12; 80,000 draws each."""
     check_gaussian(current(), Fraction(rho), l2_squared)
 
 
+def laplace_pair(epsilon: str, factor: str) -> tuple[Upper, Upper, float]:
+    """As drawn, as claimed, and the scale that is claimed."""
+    true, claimed = (laplace_scale(1, Fraction(epsilon) * part) for part in (Fraction(factor), 1))
+    return laplace_upper(true), laplace_upper(claimed), claimed
+
+
+def gaussian_pair(rho: str, factor: str) -> tuple[Upper, Upper, float]:
+    true, claimed = (gaussian_scale(1, Fraction(rho) * part) for part in (Fraction(factor), 1))
+    return gaussian_upper(true), gaussian_upper(claimed), claimed
+
+
+@pytest.mark.chance(lambda epsilon, factor: unseen(*laplace_pair(epsilon, factor)))
 @pytest.mark.parametrize("factor", ["0.9", "1.1"])
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "2"])
 def test_ten_percent_of_epsilon_is_seen(epsilon: str, factor: str) -> None:
-    """Noise of 0.9 or 1.1 epsilon passed off as epsilon is rejected; the power is computed and is above 1 - 1e-6."""
-    claimed, true = laplace_scale(1, Fraction(epsilon)), laplace_scale(1, Fraction(epsilon) * Fraction(factor))
-    edges = edges_of(laplace_upper(claimed), claimed)
-    laws = [probabilities(laplace_upper(scale), edges) for scale in (true, claimed)]
-    assert power(laws[0], laws[1], DRAWS) > 1 - 1e-6
+    """Noise of 0.9 or 1.1 epsilon passed off as epsilon is rejected."""
     with pytest.raises(AssertionError, match="law of one cell"):
         check_laplace(WrongScale(factor), Fraction(epsilon))
 
 
+@pytest.mark.chance(lambda rho, factor: unseen(*gaussian_pair(rho, factor)))
 @pytest.mark.parametrize("factor", ["0.81", "1.21"])
 @pytest.mark.parametrize("rho", ["0.5", "0.005"])
 def test_ten_percent_of_sigma_is_seen(rho: str, factor: str) -> None:
-    """A discrete Gaussian whose sigma is 10 % off is rejected; the power is computed and is above 1 - 1e-6."""
-    claimed, true = gaussian_scale(1, Fraction(rho)), gaussian_scale(1, Fraction(rho) * Fraction(factor))
-    edges = edges_of(gaussian_upper(claimed), claimed)
-    laws = [probabilities(gaussian_upper(sigma), edges) for sigma in (true, claimed)]
-    assert power(laws[0], laws[1], DRAWS) > 1 - 1e-6
+    """A discrete Gaussian whose sigma is 10 % off is rejected."""
     with pytest.raises(AssertionError, match="law of one cell"):
         check_gaussian(WrongScale(factor), Fraction(rho))
 
 
-LAPLACE_CONTROLS: list[tuple[Noise, str]] = [
-    (FloatLaplace(), "law of one cell"),
-    (DoubleZero(), "law of one cell"),
-    (IgnoredSensitivity(), "law of one cell"),
-    (SharedDraw(), "law of one cell"),
-    (Antithetic(), "pairs of cells"),
-    (Repeating(), "two calls repeat"),
-]
+def control(source: Noise, reason: str, missed: float = 0.0) -> Any:
+    """A control whose noise is seeded, or rejected whatever it is, is missed with probability 0."""
+    marks = [pytest.mark.chance(missed)] if missed else []
+    return pytest.param(source, reason, marks=marks, id=type(source).__name__)
 
 
-@pytest.mark.parametrize(("source", "reason"), LAPLACE_CONTROLS, ids=[type(s).__name__ for s, _ in LAPLACE_CONTROLS])
+def one_of_two(upper: Callable[[int], tuple[Upper, float]]) -> float:
+    """A vector of joint sensitivity 2 with the noise of 1."""
+    return unseen(upper(1)[0], *upper(2))
+
+
+def laplace_two(l1: int) -> tuple[Upper, float]:
+    scale = laplace_scale(l1, Fraction(2))
+    return laplace_upper(scale), scale
+
+
+def gaussian_two(l2_squared: int) -> tuple[Upper, float]:
+    sigma = gaussian_scale(l2_squared, Fraction("0.1"))
+    return gaussian_upper(sigma), sigma
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        control(FloatLaplace(), "law of one cell"),
+        control(DoubleZero(), "law of one cell"),
+        control(IgnoredSensitivity(), "law of one cell", one_of_two(laplace_two)),
+        control(SharedDraw(), "law of one cell"),
+        control(Antithetic(), "pairs of cells"),
+        control(Repeating(), "two calls repeat"),
+    ],
+)
 def test_wrong_laplace_noise_is_rejected(source: Noise, reason: str) -> None:
     """Negative controls of check_laplace, each for its own reason (Repeating and Antithetic have fair seeds)."""
     with pytest.raises(AssertionError, match=reason):
         check_laplace(source, Fraction(2), l1=2)
 
 
-GAUSSIAN_CONTROLS: list[tuple[Noise, str]] = [
-    (FloatLaplace(), "law of one cell"),
-    (IgnoredSensitivity(), "law of one cell"),
-    (SharedDraw(), "law of one cell"),
-    (Antithetic(), "pairs of cells"),
-    (Repeating(), "two calls repeat"),
-]
-
-
-@pytest.mark.parametrize(("source", "reason"), GAUSSIAN_CONTROLS, ids=[type(s).__name__ for s, _ in GAUSSIAN_CONTROLS])
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        control(FloatLaplace(), "law of one cell"),
+        control(IgnoredSensitivity(), "law of one cell", one_of_two(gaussian_two)),
+        control(SharedDraw(), "law of one cell"),
+        control(Antithetic(), "pairs of cells"),
+        control(Repeating(), "two calls repeat"),
+    ],
+)
 def test_wrong_gaussian_noise_is_rejected(source: Noise, reason: str) -> None:
     """Negative controls of check_gaussian, each for its own reason (Repeating and Antithetic have fair seeds)."""
     with pytest.raises(AssertionError, match=reason):
         check_gaussian(source, Fraction("0.1"), l2_squared=2)
 
 
+@pytest.mark.chance(FALSE_ALARM)
 @pytest.mark.parametrize("shift", [0, 10**6, -(10**15)])
 def test_selection_is_the_exponential_mechanism(shift: int) -> None:
-    """20,000 picks. False alarm <= 1e-6 (module docstring)."""
+    """30,000 picks."""
     check_select(current(), shift)
+
+
+def unseen_selection(law: Sequence[float]) -> float:
+    return passes(merged(law), merged(selection_law(SCORES, Fraction(2), 1)), SELECTIONS)
+
+
+def permute_and_flip() -> list[float]:
+    """Its law: each order is as likely as any other, and in it the first that is accepted is the pick."""
+    accepted = [math.exp(float(score - max(SCORES))) for score in SCORES]
+    law, orders = [0.0] * len(SCORES), list(permutations(range(len(SCORES))))
+    for order in orders:
+        reached = 1 / len(orders)
+        for i in order:
+            law[i] += reached * accepted[i]
+            reached *= 1 - accepted[i]
+    return law
+
+
+WRONG_LAWS = {
+    "factor 2 lost": selection_law(SCORES, Fraction(4), 1),
+    "epsilon 20% off": selection_law(SCORES, Fraction("1.6"), 1),
+    "permute-and-flip": permute_and_flip(),
+}
 
 
 @pytest.mark.parametrize(
     ("source", "shift"),
-    [(WrongScale("2"), 0), (WrongScale("0.8"), 0), (PermuteAndFlip(), 0), (FloatLaplace(), 10**6)],
-    ids=["factor 2 lost", "epsilon 20% off", "permute-and-flip", "overflow to a fair coin"],
+    [
+        *(
+            pytest.param(source, 0, id=name, marks=pytest.mark.chance(unseen_selection(WRONG_LAWS[name])))
+            for source, name in zip((WrongScale("2"), WrongScale("0.8"), PermuteAndFlip()), WRONG_LAWS, strict=True)
+        ),
+        pytest.param(FloatLaplace(), 10**6, id="overflow to a fair coin"),
+    ],
 )
 def test_wrong_selection_is_rejected(source: Noise, shift: int) -> None:
-    """Negative controls of check_select: missed with probability below 1e-10 (non-central chi-squared)."""
+    """Negative controls of check_select; the coin has a fair seed."""
     with pytest.raises(AssertionError, match="selection"):
         check_select(source, shift)
 
 
+@pytest.mark.chance(FALSE_ALARM)
 def test_selection_agrees_with_opendp() -> None:
-    """An independent sampler of the same law (OpenDP's Gumbel noisy max) passes the same audit. False alarm <= 1e-6."""
+    """An independent sampler of the same law (OpenDP's Gumbel noisy max) passes the same audit."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -272,9 +345,10 @@ def test_selection_agrees_with_opendp() -> None:
     check_select(Gumbel())
 
 
+@pytest.mark.chance(FALSE_ALARM)
 @pytest.mark.parametrize("shift", [0, 10**6])
 def test_selection_in_runs_is_the_exponential_mechanism(shift: int) -> None:
-    """Runs of 1, 3, 1, 40 and 2 candidates, the largest far down, against the law by candidate. False alarm <= 1e-6."""
+    """Runs of 1, 3, 1, 40 and 2 candidates, the largest far down, against the law by candidate."""
     sizes, scores = [1, 3, 1, 40, 2], [Fraction(s) + shift for s in ("0", "1", "2.5", "-1.5", "2")]
     each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
     law = selection_law(each, Fraction(2), 1)
@@ -286,9 +360,10 @@ def test_selection_in_runs_is_the_exponential_mechanism(shift: int) -> None:
     assert_fits([sum(picks[i] for i in g) for g in groups], [sum(law[i] for i in g) for g in groups], "selection")
 
 
+@pytest.mark.chance(FALSE_ALARM)
 @pytest.mark.parametrize("gap", ["0", "1/7", "1", "5/2", "3", "1000000007/1000000000"])
 def test_the_coin_of_a_selection_is_exact(gap: str) -> None:
-    """True with probability e^-gap 2^halvings: a quarter off is seen (power > 0.999). False alarm <= 1e-6."""
+    """True with probability e^-gap 2^halvings: a quarter off is seen but once in a thousand."""
     halvings, n = int(float(Fraction(gap)) / math.log(2)), 20_000
     exact = math.exp(-float(Fraction(gap))) * 2**halvings
     hits = sum(_bernoulli_scaled(Fraction(gap), halvings) for _ in range(n))
@@ -296,7 +371,7 @@ def test_the_coin_of_a_selection_is_exact(gap: str) -> None:
         assert hits == n
         return
     assert_fits([hits, n - hits], [exact, 1 - exact], "coin")
-    assert power([0.75 * exact, 1 - 0.75 * exact], [exact, 1 - exact], n) > 0.999
+    assert passes([0.75 * exact, 1 - 0.75 * exact], [exact, 1 - exact], n) < 0.001
 
 
 def test_an_undecided_coin_draws_further_bits() -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
+import fix_chance
 from fix_decide_oracles import run_law
 from pg_epsilon.accounting.margins import Number, laplace_scale
 from pg_epsilon.noise import Noise, current
@@ -70,26 +70,40 @@ class RowsForSteps(Noise):
         return super().sparse_start(threshold, sensitivity=1, epsilon=epsilon, label=label)
 
 
-def statistic(noise: Noise) -> float:
-    """Pearson's, over which question failed, against the exact law on the lattice."""
-    seen = Counter(epoch(noise) for _ in range(EPOCHS))
-    outcomes = [*range(len(ERRORS)), None]
+OUTCOMES = [*range(len(ERRORS)), None]
+
+
+def law_of(threshold_scale: float, query_scale: float) -> list[float]:
+    """Of which question fails, exactly, on the lattice."""
     gaps = [error - THRESHOLD for error in ERRORS]
-    expected = [EPOCHS * math.exp(run_law(gaps, i, SCALE, SCALE, lattice=True)) for i in outcomes]
-    assert min(expected) > 100
-    assert sum(expected) == pytest.approx(EPOCHS, rel=1e-9)
-    return sum((seen[i] - e) ** 2 / e for i, e in zip(outcomes, expected, strict=True))
+    return [math.exp(run_law(gaps, i, threshold_scale, query_scale, lattice=True)) for i in OUTCOMES]
 
 
+LAW = law_of(SCALE, SCALE)
+
+
+def fit(noise: Noise) -> float:
+    seen = Counter(epoch(noise) for _ in range(EPOCHS))
+    return fix_chance.fit([seen[i] for i in OUTCOMES], LAW)
+
+
+def test_the_law_is_whole() -> None:
+    assert sum(LAW) == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.chance(FALSE_ALARM)
 def test_an_epoch_has_the_law_that_its_proof_assumes() -> None:
-    """False alarm 1e-9 by the chi-squared limit; stated as 1e-6."""
-    assert statistic(Noise()) < chi2.isf(FALSE_ALARM, len(ERRORS))
+    assert fit(Noise()) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("wrong", [NoThresholdNoise(), HalfQueryNoise(), RowsForSteps()])
-def test_wrong_noise_is_rejected(wrong: Noise) -> None:
-    """Missed with probability below 1e-9: the mean statistic is 6 to 26 times the limit, 8 deviations away or more."""
-    assert statistic(wrong) > chi2.isf(FALSE_ALARM, len(ERRORS))
+WRONG = {NoThresholdNoise: (1e-3, SCALE), HalfQueryNoise: (SCALE, SCALE / 2), RowsForSteps: (SCALE / 2, SCALE)}
+"""The scales of their thresholds and questions."""
+
+
+@pytest.mark.chance(lambda wrong: fix_chance.fits_although(law_of(*WRONG[wrong]), LAW, EPOCHS, FALSE_ALARM))
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_noise_is_rejected(wrong: type[Noise]) -> None:
+    assert fit(wrong()) <= FALSE_ALARM
 
 
 def neighbours() -> Iterator[list[int]]:
@@ -390,15 +404,18 @@ def test_a_session_whose_histogram_earns_epochs_loses_no_more_than_it_pays() -> 
     assert audited(Whole) == []
 
 
+SESSIONS = 12
+
+
+@pytest.mark.chance(fix_chance.union(*(fix_chance.sessions(lacking, 150, SESSIONS) for lacking in (18, 6, 0, 0, 0, 0))))
 def test_that_session_passes_and_fails() -> None:
     """After question 50 estimates are off by 0.75 alpha ñ. What is met is collected over at most twelve sessions.
 
-    Of 150 sessions 18 had no r1 and 6 no r2 (upper 97.5 % limits: 0.18 and 0.085), the rest of what is asserted every
-    one had. False alarm: below 0.18^12 + 0.085^12 < 1.2e-9.
+    Of 150 sessions 18 had no r1 and 6 no r2, the rest of what is asserted every one had.
     """
     paths: set[str] = set()
     paid: set[str] = set()
-    for _ in range(12):
+    for _ in range(SESSIONS):
         run = Run(GRID_TABLES, earning, Whole, None, GRID_COUNT, GRID_SCALE)
         paths |= {path for answers in run.seen for _, path in answers}
         paid |= set(run.books.paid)
@@ -489,6 +506,11 @@ class Shown(Whole):
         super().keep_sparse_vector(key, state._replace(threshold=state.threshold and 8_000))
 
 
+# Of so many sessions of each so many did not show the breach: no test failed, or no epoch was used.
+MISSED = {Revived: (4, 150), Unpaid: (0, 150), Shown: (15, 150)}
+
+
+@pytest.mark.chance(lambda shelf: fix_chance.sessions(*MISSED[shelf], SESSIONS))
 @pytest.mark.parametrize(
     ("shelf", "caught"),
     [
@@ -498,10 +520,11 @@ class Shown(Whole):
     ],
 )
 def test_a_rule_broken_where_epochs_are_earned_is_caught(shelf: type[MemoryBooks], caught: str) -> None:
-    """As soon as a session fails a test: one of twelve does, but for 1e-12."""
-    assert any(caught in audited(shelf) for _ in range(12))
+    """As soon as a session fails a test."""
+    assert any(caught in audited(shelf) for _ in range(SESSIONS))
 
 
+@pytest.mark.chance(fix_chance.sessions(0, 150, 7))
 @pytest.mark.parametrize(
     ("ask", "shelf", "caught"),
     [
@@ -514,11 +537,11 @@ def test_a_rule_broken_where_epochs_are_earned_is_caught(shelf: type[MemoryBooks
     ],
 )
 def test_a_broken_rule_is_caught(ask: Ask, shelf: type[MemoryBooks], caught: str) -> None:
-    """Missed only by a session without a FAIL (30 to 40 of 120 questions fail) or a repeat: below 1e-9.
+    """Missed only by a session without a FAIL (30 to 40 of 120 questions fail) or a repeat: none of 150 of each.
 
     Without its epochs `Unpaid` pays for the answers alone, which lose all of that: any loss of an epoch is too much.
     """
-    assert caught in audit(ask, shelf)
+    assert any(caught in audit(ask, shelf) for _ in range(7))
 
 
 def test_production_noise_has_the_two_calls() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import CHANGED_PASSWORD, PRIVATE, Cluster, private_cluster, standard
 from fix_ledger import count, no_charge, one, refused
 
@@ -266,6 +267,7 @@ def test_sql_ascii_is_refused_at_install(cluster: Cluster, how: str) -> None:
         cluster.execute("DROP DATABASE bare", dbname="postgres")
 
 
+@pytest.mark.chance(fix_chance.laplace(2, 100, 3))
 @pytest.mark.parametrize(("encoding", "word"), [("LATIN1", "café"), ("EUC_JP", "東京")])
 def test_other_encodings_are_ready_and_answer(cluster: Cluster, encoding: str, word: str) -> None:
     """The control of SQL_ASCII: declared texts outside ASCII are found (500 rows; noise passes 100 once in e^50)."""

@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 from fix_ledger import refused
 
-SEEN = {  # call: (true value, tolerance: 25 scales of the noise; each fails with probability below 2 e^-25 < 3e-11)
+SEEN = {  # call: (true value, tolerance: 25 scales of the noise)
     "dp_count('items', 'orders.id = items.order_id AND status = ''paid''', joins => '{orders}', epsilon => 0.5)": (
         "SELECT count(*) FROM items JOIN orders ON orders.id = order_id"
         " WHERE status = 'paid' AND customer_id IS NOT NULL",
@@ -45,6 +46,7 @@ def alice(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.mark.chance(fix_chance.beyond(25))
 @pytest.mark.parametrize("call", SEEN, ids=["rows", "units", "sum"])
 def test_the_answer_is_about_the_joined_rows(cluster: Cluster, alice: psycopg.Connection[Any], call: str) -> None:
     plain, tolerance = SEEN[call]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster
 from fix_joins import Connection, ask, build, document, exact, fill
 from fix_ledger import no_charge, refused
@@ -273,7 +274,8 @@ def test_a_key_may_be_named_twice(root: Connection, alice: Connection) -> None:
     assert twice == [[c, i, c, i, n] for c, i, n in once], "the same question, from the cache"
 
 
+@pytest.mark.chance(fix_chance.laplace(1 / 30, 0, 4))
 def test_the_answer_itself(root: Connection, alice: Connection) -> None:
-    """Four draws of DLap(1/30), each away from 0 with probability below 2e-13."""
+    """Four draws of DLap(1/30), which are 0."""
     request = document("facts", keys=["width_bucket(i, 0, 20, 2)"])
     assert ask(alice, request) == exact(root, request)

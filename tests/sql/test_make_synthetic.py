@@ -15,7 +15,17 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
+
+pytestmark = pytest.mark.chance(
+    fix_chance.union(
+        fix_chance.laplace(6.7, 199, 3),
+        fix_chance.laplace(0.4, 9),
+        fix_chance.laplace(0.28, 6, 12),
+        fix_chance.laplace(9.4, 182),
+    )
+)
 
 # One column of every type that can be made up. Its values outside the declarations are in no cell of their own.
 TYPES = """

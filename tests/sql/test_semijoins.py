@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster
 from fix_joins import Connection, ask, build, document, exact, fill, source_of
 from fix_ledger import no_charge, refused
@@ -77,8 +78,9 @@ def test_conditions_over_public_tables_mean_what_postgresql_says(root: Connectio
         assert exact(root, document("items i", aggregates=[filtered])) == plain(root, condition), condition
 
 
+@pytest.mark.chance(fix_chance.laplace(1 / 30, 0))
 def test_the_answer_itself(root: Connection, alice: Connection) -> None:
-    """One draw of DLap(1/30), away from 0 with probability below 2e-13."""
+    """One draw of DLap(1/30), which is 0."""
     fill(root, 4)
     condition = "id IN (SELECT who FROM public.loose) OR region IN (SELECT name FROM public.regions)"
     expected = root.execute(f"SELECT count(*)::text FROM customers WHERE {condition}").fetchall()

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster
 
 # As the superuser: the exact statistics of a request, which nobody else ever has.
@@ -225,10 +226,11 @@ TRUTH = """WITH v AS (SELECT least(greatest(cents, 0), 50) v FROM pay WHERE cent
     percentile_disc(0.25) WITHIN GROUP (ORDER BY v) AS quarter FROM v) """
 
 
+@pytest.mark.chance(fix_chance.beyond(29, 3))
 @pytest.mark.parametrize(("call", "truth", "error"), NEAR, ids=[row[0][:20] for row in NEAR])
 def test_answers_are_near(cluster: Cluster, root: psycopg.Connection[Any], call: str, truth: str, error: float) -> None:
     """At epsilon 100 over 203 values in [0, 50]: the allowed errors are 30 or more scales of what is drawn (a rank
-    within 1 of the median is off by less than 1): below 1e-12 each that one is passed."""
+    within 1 of the median is off by less than 1)."""
     expected = root.execute(TRUTH + truth).fetchone()  # type: ignore[arg-type]
     with cluster.connect("alice", tcp=True) as alice:
         shown = alice.execute(f"SELECT dp.{call}").fetchone()  # type: ignore[arg-type]

@@ -10,12 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one, refused
 from fix_turbo import ask, true
 
+pytestmark = pytest.mark.chance(fix_chance.accuracy(3, 50))
+
 ROWS = 20_000
-SURE = 3 * 0.05 * ROWS  # noise passes alpha n~ once in 1000, this once in 1e9; 50 answers are compared
+SURE = 3 * 0.05 * ROWS
 DIRECT = Decimal("0.00690775527899")  # ln(1000) / (0.05 * 20000)
 SETUP = f"""
 CREATE TABLE small (a int, b int);

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, no_charge, one
 from fix_turbo import EVEN, EVEN_ROWS, ask, true
@@ -50,24 +51,36 @@ def state(cluster: Cluster, what: str) -> int:
         return int(one(root, f"SELECT count(*) FROM dp.{what} WHERE view = (SELECT max(view) FROM dp.turbo_view)"))
 
 
-def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
-    """All have one bin in common: each costs an answer, until 29 or so have agreed with an even table."""
-    rest, seen = list(QUESTIONS), []
-    assert state(cluster, "turbo_node") == 0
+Question = tuple[str, list[list[str]]]
+# Of so many sessions of books in memory, with these questions and fresh noise, so many had no PASS among 8 after their
+# first epoch, and as many no epoch after 40 answers; none was without one after 60.
+MISSED, MEASURED = 1, 1501
+ROUNDS = 4
+LATE = fix_chance.sessions(MISSED, MEASURED, ROUNDS)
+
+
+def earned(cluster: Cluster, alice: psycopg.Connection[Any], rest: list[str]) -> bool:
+    """Asks until an epoch is open, sixty questions at most; each costs what its plan says."""
+    seen: list[str] = []
     while "epoch" not in (seen[-1] if seen else ""):
+        if len(seen) == 60:
+            return False
         with no_charge(cluster):
             plan = ask(alice, "wide", rest[0], "plan")
         before = account(cluster, "wide").get("relation/public.wide", Decimal(0))
-        answer = ask(alice, "wide", rest.pop(0))
+        ask(alice, "wide", rest.pop(0))
         paid = account(cluster, "wide")["relation/public.wide"] - before
         assert paid <= Decimal(plan["charge"]["worst"]["epsilon"])
         assert paid >= Decimal(plan["charge"]["best"].get("epsilon", 0))
         seen.append(plan["path"])
-    assert seen[0] == "bypass" and "histogram" in seen[-1] and 26 <= len(seen) <= 60
+    assert seen[0] == "bypass" and "histogram" in seen[-1] and len(seen) >= 26
     assert Decimal("11.9") * DIRECT < Decimal(plan["charge"]["best"]["epsilon"]) < 13 * DIRECT
-    passed = []
-    while rest and len(passed) < 8:  # a test fails with probability 1e-3 or so, and evidence opens a new epoch
-        question = rest.pop(0)
+    return True
+
+
+def passing(cluster: Cluster, alice: psycopg.Connection[Any], rest: list[str]) -> Iterator[Question]:
+    """What passes of the next eight questions; it is free, and what does not may open another epoch."""
+    for question in rest[:8]:
         with no_charge(cluster):
             plan = ask(alice, "wide", question, "plan")
         before = account(cluster, "wide")
@@ -77,7 +90,24 @@ def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg
         if answer["notice"]["path"] == "histogram (PASS)":
             assert plan["charge"]["best"] == {} and "histogram" in plan["path"]
             assert answer["notice"]["charge"] == {} and account(cluster, "wide") == before
-            passed.append((question, answer["rows"]))
+            yield question, answer["rows"]
+
+
+@pytest.mark.chance(fix_chance.union(LATE, fix_chance.accuracy(2.5, 9)))
+def test_questions_pass_once_an_epoch_is_earned(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """All have one bin in common: each costs an answer, until 29 or so have agreed with an even table.
+
+    Noise may be late, or fail the first test: then all is asked again, of the next data version.
+    """
+    assert state(cluster, "turbo_node") == 0
+    passed: list[Question] = []
+    for _ in range(ROUNDS):
+        rest = list(QUESTIONS)
+        passed = [*passing(cluster, alice, rest)] if earned(cluster, alice, rest) else []
+        if passed:
+            break
+        with cluster.connect("boss") as boss:
+            boss.execute("CALL dp.refresh('wide')")
     assert passed
     with no_charge(cluster):
         again = ask(alice, "wide", passed[0][0])
@@ -96,13 +126,15 @@ def test_a_refresh_closes_the_epoch_and_evidence_starts_anew(cluster: Cluster, a
     assert state(cluster, "turbo_node") == 1
 
 
+@pytest.mark.chance(LATE)
 def test_no_epoch_that_the_plan_did_not_name(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Of two aggregates the first may earn the epoch: it is opened by the next question, whose plan says so."""
-    for _ in range(4):  # in every second attempt, or so, evidence is complete after a first aggregate
+    opened = 0
+    for _ in range(ROUNDS):  # in every second attempt, or so, evidence is complete after a first aggregate
         with cluster.connect("boss") as boss:
             boss.execute("CALL dp.refresh('wide')")
         paid, rest = Decimal(0), list(QUESTIONS[-40:])
-        while paid < 11 * DIRECT:
+        while rest and paid < 11 * DIRECT:
             request = {
                 "version": 1,
                 "from": {"schema": "public", "name": "wide"},
@@ -115,5 +147,9 @@ def test_no_epoch_that_the_plan_did_not_name(cluster: Cluster, alice: psycopg.Co
             before = account(cluster, "wide")["relation/public.wide"]
             one(alice, "SELECT dp.dp_query(%s::jsonb)", json.dumps(request))
             paid = account(cluster, "wide")["relation/public.wide"] - before
+        if paid < 11 * DIRECT:
+            continue  # the noise of forty requests disagreed too often
+        opened += 1
         assert "a new epoch" in plan["path"]
         assert paid <= Decimal(plan["charge"]["worst"]["epsilon"])
+    assert opened

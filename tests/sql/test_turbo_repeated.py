@@ -6,6 +6,7 @@ The channel repeats a step with its request id when the connection broke; the fi
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, no_charge, one
 
@@ -80,12 +82,13 @@ def test_a_question_at_another_price_is_not_answered(cluster: Cluster, channel: 
     assert one(channel, "SELECT dp._answer(%s)", request_id)["answer"]["rows"]
 
 
+@pytest.mark.chance(fix_chance.laplace_sum(2, 2 * math.log(1 / 0.0001)))
 def test_a_repeated_step_that_fails_its_test_pays_in_the_ledger_too(
     cluster: Cluster, channel: psycopg.Connection[Any]
 ) -> None:
     """The first attempt opened an epoch under the request's id; the second one's payment has a row of its own.
 
-    The uniform histogram is right about this question: its test fails with probability 5e-8.
+    The uniform histogram is right about this question: its test has 2 ln(1 / beta) scales of noise to go.
     """
     request_id, document = str(uuid.uuid4()), request(cluster, "a < 4")
     assert charge(channel, request_id, document)["answer"]

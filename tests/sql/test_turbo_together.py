@@ -1,7 +1,6 @@
 """Turbo under concurrency and trouble: one lock a view, one payment a question, a FAIL that stays (turbo.md §11).
 
-Tests of errors of 0 or 8000 rows against 500, which is 23 scales of their noise: one comes out wrong with probability
-(2 + 23) e^-23 / 4 = 6e-10.
+Tests are of errors of 0 or 8000 rows against 500, which is 23 scales of their noise.
 """
 
 from __future__ import annotations
@@ -14,8 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, forgive, one, refused
+
+pytestmark = pytest.mark.chance(fix_chance.union(*[fix_chance.laplace_sum(2, 23)] * 50))
 
 ROWS = 20_000
 

@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import account, balanced, count, no_charge, one, refused
+
+pytestmark = pytest.mark.chance(fix_chance.accuracy(2.5, 4))
 
 ROWS = 3_000  # of a day
 DAYS = 4

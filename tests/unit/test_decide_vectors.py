@@ -357,13 +357,14 @@ DRAWN["avg_direct"] = (
 )
 
 
+LEVEL = 2e-9
+
+
+@pytest.mark.chance(2 * LEVEL)
 @pytest.mark.long
 @pytest.mark.parametrize("name", DRAWN)
 def test_decisions_as_drawn(name: str) -> None:
-    """3,000 decisions with the real source: the number of ones within the 2e-9 tails of its binomial law.
-
-    False alarm of all cases together below 1e-6: fewer than 100 cases, 4e-9 each.
-    """
+    """3,000 decisions with the real source: the number of ones is in neither tail of its binomial law."""
     (measure, satisfied), cell, wanted = DRAWN[name]
     seen = sum(satisfied(measure.release([cell], Noise(), "x")[0]) for _ in range(RUNS))
-    assert binom.ppf(2e-9, RUNS, wanted) <= seen <= binom.isf(2e-9, RUNS, wanted), (seen / RUNS, wanted)
+    assert binom.ppf(LEVEL, RUNS, wanted) <= seen <= binom.isf(LEVEL, RUNS, wanted), (seen / RUNS, wanted)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fix_chance
 from pg_epsilon.mechanisms.quantile import Histogram, Runs, core, score, sensitivity
 from pg_epsilon.noise import Noise
 
@@ -73,18 +74,18 @@ def test_ties_do_not_make_the_answer_uniform() -> None:
     assert picks == {20}
 
 
-def test_the_law_of_the_answer() -> None:
-    """Pr[e] is proportional to exp(eps u(e) / 2 sensitivity): chi-squared by hand, 4,000 picks. False alarm < 1e-9.
+LEVEL = 1e-9
 
-    Every cell's deviation is below 7 standard deviations with probability 1 - 2.6e-12 per cell, 10 cells.
-    """
+
+@pytest.mark.chance(LEVEL)
+def test_the_law_of_the_answer() -> None:
+    """Pr[e] is proportional to exp(eps u(e) / 2 sensitivity): 4,000 picks."""
     values, fraction, epsilon, size, n = [2, 3, 3, 7], Fraction(1, 2), Fraction(1), 10, 4_000
     scores = [float(s) for s in each(score(histogram(values), size, fraction))]
     weights = [math.exp(s) for s in scores]  # 2 sensitivity = 1
     picks = Counter(core(histogram(values), size, fraction, 1, epsilon, Noise(), "median") for _ in range(n))
-    for point in range(size):
-        law = weights[point] / sum(weights)
-        assert abs(picks[point] - n * law) < 7 * math.sqrt(n * law * (1 - law)) + 7
+    law = [weight / sum(weights) for weight in weights]
+    assert fix_chance.fit([picks[point] for point in range(size)], law) > LEVEL
 
 
 @SOME

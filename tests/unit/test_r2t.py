@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import fix_chance
 from pg_epsilon.accounting.curves import pure_to_rdp
 from pg_epsilon.accounting.margins import laplace_tail
 from pg_epsilon.mechanisms.r2t import Ladder, core, thresholds
@@ -152,12 +153,12 @@ def spec_probability(sums: Sequence[int], gs: int, low: float, high: float) -> f
 VECTORS = [((400, 600), 0.1662), ((600, 800), 0.0015), ((300, 500), 0.9213)]
 
 
+@pytest.mark.chance(fix_chance.hoeffding(4_000, 0.045))
 @pytest.mark.parametrize(("interval", "probability"), VECTORS)
 def test_the_specs_vectors(interval: tuple[int, int], probability: float) -> None:
     """100 rows of 5, GS = 16, epsilon 1, beta .05 (dp-pqd.md §8), by formula and by what is drawn.
 
-    4,000 runs; the discrete noise differs from the spec's by less than 0.02 there, and by Hoeffding the frequency is
-    further than 0.045 from its mean with probability below 2 exp(-2 * 4000 * 0.045²) < 1e-6.
+    4,000 runs; the discrete noise differs from the spec's by less than 0.02 there, which leaves 0.045 to chance.
     """
     ladder = Ladder(thresholds(16, Fraction(2)), (16,), 1, Decimal(1))
     sums = truncated([5] * 100, Ladder(ladder.levels, (16,), 1, Decimal(1), truncation="filter"))
