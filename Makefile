@@ -1,13 +1,16 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint check quick test test-thorough test-thorough-here test-all steady test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
+.PHONY: help dev sql lint check quick test pins test-thorough test-thorough-here test-all steady test-pg17 test-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
 
 dev: ## install what is missing (Debian packages, Python environment)
 	@scripts/env.sh
+
+pins: dev ## renew scripts/pins: exact versions of all Python packages, on both Debians (needs root)
+	@scripts/pins.sh
 
 sql: ## build the extension's script from sql/
 	@/usr/bin/python3 scripts/build_sql.py
