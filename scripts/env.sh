@@ -66,5 +66,7 @@ packages
 [ $# = 0 ] || need "$@"  # what one target needs besides: `scripts/env.sh pgbouncer`
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
 environment
+# Only `make lint` wants it, which says so where it is missing: no other verdict is lost.
+program pgspot "$ROOT/.venv-pgspot" || step "pgspot could not be installed (pip's message is above): make lint will fail"
 paths runtime >/dev/null
 step "ready: PostgreSQL $(paths pg-version), $("$(paths venv)/bin/python" --version)"
