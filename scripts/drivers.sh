@@ -17,24 +17,11 @@ imports() {
   local venv stamp wanted
   venv=$(paths venv)
   stamp=$venv/.pg_epsilon_drivers
-  wanted=$(sha256sum <"$ROOT/pyproject.toml")
+  wanted=$(cat "$ROOT"/{pyproject.toml,scripts/pins/dev.txt} | sha256sum)
   [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
   step "installing the Python packages of the driver tests"
-  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
+  pinned dev "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
     die "pip could not install the Python packages" "Its message is above; then run this again."
-  printf '%s\n' "$wanted" >"$stamp"
-}
-
-# program NAME REQUIREMENT...: a Python program in .venv-drivers/NAME.
-program() {
-  local venv=$ROOT/.venv-drivers/$1 stamp wanted="${*:2}"
-  stamp=$venv/.requirements
-  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
-  step "installing $wanted in $venv"
-  mkdir -p "$ROOT/.venv-drivers"
-  "$SYSTEM_PYTHON" -m venv --clear "$venv"
-  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check "${@:2}" ||
-    die "pip could not install $wanted" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }
 
@@ -45,7 +32,7 @@ modules() {
   wanted=$(sha256sum <"$folder/package-lock.json")
   [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
   step "installing the npm packages of the driver tests"
-  (cd "$folder" && retry npm ci --silent --ignore-scripts --no-audit --no-fund) ||
+  (cd "$folder" && retry limited npm ci --silent --ignore-scripts --no-audit --no-fund) ||
     die "npm could not install the packages of tests/drivers/node" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }
@@ -54,7 +41,8 @@ cd "$ROOT"
 packages
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
 imports
-program pgcli 'pgcli==4.7.*' 'psycopg[binary]==3.3.*'
-program pgadmin 'pgadmin4==9.18'
+for name in pgcli pgadmin; do
+  program "$name" "$ROOT/.venv-drivers/$name" || die "pip could not install $name" "Its message is above; then run this again."
+done
 modules
 step "ready: drivers"

@@ -44,19 +44,19 @@ packages() {
 }
 
 # The environment is made by the system's python (PL/Python loads its packages) and brought up to date, in place, when
-# pyproject.toml or that python has changed.
+# pyproject.toml, the pins or that python have changed.
 environment() {
   local venv stamp wanted
   venv=$(paths venv)
   stamp=$venv/.pg_epsilon
-  wanted=$({ "$SYSTEM_PYTHON" --version && cat "$ROOT/pyproject.toml" && pwd -P; } | sha256sum)
+  wanted=$({ "$SYSTEM_PYTHON" --version && cat "$ROOT"/{pyproject.toml,scripts/pins/dev.txt} && pwd -P; } | sha256sum)
   [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
   if ! "$venv/bin/python" -c '' 2>/dev/null; then
     step "making the Python environment $venv"
     "$SYSTEM_PYTHON" -m venv --clear "$venv" || die "python3 -m venv failed" "On Debian: apt-get install python3-venv"
   fi
   step "installing the Python packages of pyproject.toml (a minute or two the first time)"
-  retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev]" ||
+  pinned dev "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev]" ||
     die "pip could not install the Python packages" "Its message is above; then run this again."
   printf '%s\n' "$wanted" >"$stamp"
 }
@@ -66,5 +66,7 @@ packages
 [ $# = 0 ] || need "$@"  # what one target needs besides: `scripts/env.sh pgbouncer`
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
 environment
+# Only `make lint` wants it, which says so where it is missing: no other verdict is lost.
+program pgspot "$ROOT/.venv-pgspot" || step "pgspot could not be installed (pip's message is above): make lint will fail"
 paths runtime >/dev/null
 step "ready: PostgreSQL $(paths pg-version), $("$(paths venv)/bin/python" --version)"

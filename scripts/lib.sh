@@ -26,6 +26,33 @@ retry() {
   "$@"
 }
 
+# limited COMMAND...: a download that stalls ends after ten minutes, so that `retry` begins it anew. pip and npm keep what
+# they had got.
+limited() { timeout --foreground --kill-after=10 "${DOWNLOAD_SECONDS:-600}" "$@"; }
+
+# pinned NAME COMMAND...: pip, with the versions of scripts/pins/NAME.txt. By its variable, because -c does not reach the
+# environments in which pip builds, for which it downloads setuptools. pip splits that at blanks: hence no absolute path.
+pinned() {
+  (cd "$ROOT" && export PIP_CONSTRAINT="scripts/pins/$1.txt${PIP_CONSTRAINT:+ $PIP_CONSTRAINT}" PIP_DEFAULT_TIMEOUT=60 &&
+    retry limited "${@:2}")
+}
+
+# Programs that lint and tests run: each in an environment of its own, because what they require contradicts ours.
+declare -A PROGRAMS=([pgspot]="pgspot==0.9.4" [pgcli]="pgcli==4.7.* psycopg[binary]==3.3.*" [pgadmin]="pgadmin4==9.18")
+
+# program NAME FOLDER: that program in the environment FOLDER. Fails if it cannot be had.
+program() {
+  local name=$1 venv=$2 stamp=$2/.pg_epsilon wanted words
+  read -ra words <<<"${PROGRAMS[$name]}"
+  wanted=$({ "$SYSTEM_PYTHON" --version && echo "${words[*]} $venv" && cat "$ROOT/scripts/pins/$name.txt"; } | sha256sum)
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  step "making the environment of $name"
+  mkdir -p "${venv%/*}"
+  "$SYSTEM_PYTHON" -m venv --clear "$venv" || return 1
+  pinned "$name" "$venv/bin/python" -m pip install -qq --disable-pip-version-check "${words[@]}" || return 1
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
 # The words that make a command take along all that it started when it ends, and end with us, even if we are killed: a
 # process namespace of its own. None where nobody lets us make one.
 alone() {

@@ -11,15 +11,10 @@ check() { # NAME COMMAND...
   "${@:2}" || failed+=("$1")
 }
 
-# pgspot pins another pglast than ours: an environment of its own.
-pgspot_environment() {
-  local venv=$ROOT/.venv-pgspot
-  if [ ! -x "$venv/bin/pgspot" ]; then
-    step "making pgspot's environment"
-    "$SYSTEM_PYTHON" -m venv --clear "$venv"
-    retry "$venv/bin/python" -m pip install -qq --disable-pip-version-check 'pgspot==0.9.4' ||
-      die "pip could not install pgspot" "Its message is above."
-  fi
+# `make dev` has made its environment, or could not: then this is the verdict of this check alone.
+pgspot() {
+  [ -e "$ROOT/.venv-pgspot/.pg_epsilon" ] || { echo "pgspot is not installed: make dev" >&2 && return 1; }
+  "$ROOT/.venv-pgspot/bin/pgspot" "$@"
 }
 
 # pgspot reads SQL and plpgsql; a PL/Python function here is two lines that call the package, and a test walks pg_proc.
@@ -29,13 +24,12 @@ check "ruff check" "$bin/ruff" check "${code[@]}"
 check "ruff format" "$bin/ruff" format --check "${code[@]}"
 check "mypy --strict" "$bin/mypy"
 check "mypy --strict (scripts, demo)" "$bin/mypy" scripts demo
-pgspot_environment
 scripts=$(mktemp -d)
 trap 'rm -rf "$scripts"' EXIT
 for script in "$(paths build)"/sql/pg_epsilon{--?.?.?,_install}.sql; do
   sed 's/^ *\\.*//' "$script" >"$scripts/${script##*/}"  # psql's own commands are not SQL; line numbers stay
 done
-check "pgspot" "$ROOT/.venv-pgspot/bin/pgspot" "${pgspot_options[@]}" "$scripts"/*.sql
+check "pgspot" pgspot "${pgspot_options[@]}" "$scripts"/*.sql
 
 [ ${#failed[@]} = 0 ] || die "make lint: FAILED: $(printf '%s; ' "${failed[@]}")"
 echo "make lint: OK (ruff, mypy --strict, pgspot)"

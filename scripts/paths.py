@@ -9,7 +9,8 @@ Python package, the virtual environment and the built extension. A checkout unde
 runner's temporary folder) is closed to him: then everything of ours lives under /var/tmp/pg_epsilon-HASH instead, with
 a copy of the two packages that `discover(refresh=True)` brings up to date.
 
-Settings: PG_EPSILON_PG (major version), PG_EPSILON_RUNTIME (the runtime directory), PG_EPSILON_VENV.
+Settings: PG_EPSILON_PG (major version), PG_EPSILON_RUNTIME (the runtime directory), PG_EPSILON_VENV, PG_EPSILON_BASES
+(where scripts/chroot.sh keeps other Debians).
 """
 
 from __future__ import annotations
@@ -197,6 +198,11 @@ def virtual_environment(runtime: Path) -> Path:
     return ROOT / ".venv" if checkout_is_open() else runtime / "venv"
 
 
+def bases() -> Path:
+    """Where the bases of other Debian releases stand, each in a folder of its name: outside every checkout, for all."""
+    return Path(os.environ.get("PG_EPSILON_BASES") or "/var/cache/pg_epsilon").absolute()
+
+
 def discover(refresh: bool = False) -> Paths:
     """Look at this machine. With `refresh`, the server's copy of the packages (if one is needed) is made current.
 
@@ -258,6 +264,7 @@ def main(arguments: list[str]) -> int:
         "pg-version": lambda: find_postgres()[0],
         "supported": supported,
         "other-release": other_release,
+        "bases": bases,
     }
     try:
         if name in early:

@@ -23,14 +23,16 @@ need "postgresql-$version" "postgresql-plpython3-$version" python3.11
 # Debian 12's PL/Python loads packages for its own Python. Its package of venv cannot stand beside Debian 13's: our pip
 # runs in the older interpreter.
 older=$ROOT/.venv-bookworm
-if ! cmp -s pyproject.toml "$older/pyproject.toml"; then
+wanted=$(cat pyproject.toml scripts/pins/dev.txt | sha256sum)
+if [ "$(cat "$older/.pg_epsilon" 2>/dev/null)" != "$wanted" ]; then
   step "installing the Python packages of pyproject.toml for Python 3.11"
   rm -rf "$older"
-  mapfile -t wanted < <("$SYSTEM_PYTHON" -c '
+  mapfile -t requirements < <("$SYSTEM_PYTHON" -c '
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 print(*project["dependencies"], *project["optional-dependencies"]["engine"], sep="\n")')
-  "$(paths venv)/bin/python" -m pip --python /usr/bin/python3.11 install -qq --disable-pip-version-check --target "$older" "${wanted[@]}"
-  cp pyproject.toml "$older"
+  pinned dev "$(paths venv)/bin/python" -m pip --python /usr/bin/python3.11 install -qq --disable-pip-version-check \
+    --target "$older" "${requirements[@]}"
+  printf '%s\n' "$wanted" >"$older/.pg_epsilon"
 fi
 PG_EPSILON_OLDER_PACKAGES=$older exec scripts/test.sh --pg-upgrade

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test` and its kin (check, quick, test-thorough-here, test-all, test-user, test-drivers, test-timescale,
+# `make test` and its kin (check, quick, test-thorough-here, test-versions, test-all, test-user, test-drivers, test-timescale,
 # test-pg-upgrade): pytest within a time limit, then a verdict, with the seconds that it took beside its budget.
 #
 # PYTEST_ARGS: what to run instead of everything. TEST_MINUTES: the limit, in minutes. WITHOUT: files or folders to leave
@@ -32,6 +32,9 @@ case ${1:-} in
   # The limit is against a hang: a busy machine takes five times its idle minutes.
   "") name="make test" minutes=${TEST_MINUTES:-50} budget=600 what=(-m "not slow and not thorough") ;;
   --thorough) name="make test-thorough-here" minutes=${TEST_MINUTES:-60} what=(-m "thorough and not slow") ;;
+  --versions) name="make test-versions" minutes=${TEST_MINUTES:-25} budget=180 what=(-m "versions and not slow")
+    read -ra files < <("$venv/bin/python" tests/versions.py) && what+=("${files[@]}")
+    ;;
   --all) name="make test-all" minutes=${TEST_MINUTES:-170} what=()
     if [ -n "${PART:-}" ]; then
       mapfile -t parts < <(volume)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from quick_tier import BEGINNINGS
-from tiers import is_thorough
+from tiers import is_of_versions, is_thorough
 
 pytest_plugins = ["fix_cluster", "fix_facade", "fix_minutes", "fix_stack"]
 
@@ -30,10 +30,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the thorough tier. With --quick: only what quick_tier.py names, and all of what it names."""
+    """Marks by the lists of tiers.py. With --quick: only what quick_tier.py names, and all of what it names."""
     for item in items:
         if is_thorough(item.nodeid):
             item.add_marker(pytest.mark.thorough)
+        if is_of_versions(item.nodeid):
+            item.add_marker(pytest.mark.versions)
     if not config.getoption("--quick"):
         return
     chosen = [item for item in items if item.nodeid.startswith(BEGINNINGS)]
