@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -96,17 +97,8 @@ class Cluster:
         )
 
     def create(self) -> None:
-        self.run(
-            str(self.paths.bindir / "initdb"),
-            "-D",
-            str(self.data),
-            "-U",
-            "postgres",
-            "--no-sync",
-            "--locale=C.UTF-8",
-            "--encoding=UTF8",
-            "--auth=trust",
-        )
+        """A data folder, as initdb makes it: that runs once in a process, and its result is copied."""
+        self.run("cp", "-a", str(_initialised(self.paths)), str(self.data))
         conf = {
             **SETTINGS,
             "port": str(self.port),
@@ -168,17 +160,43 @@ class Cluster:
         return (self.folder / "log").read_text(errors="replace")
 
 
+_made: dict[Path, Path] = {}
+
+
+def _initialised(paths: locations.Paths) -> Path:
+    """A data folder that was never started. The copies share its system identifier, as physical copies do; what tells a
+    ledger from another's is made by the installation (dp.incarnation)."""
+    if paths.bindir not in _made:
+        data = _folder(paths) / "data"
+        words = [str(paths.bindir / "initdb"), "-D", str(data), "-U", "postgres", "--no-sync", "--locale=C.UTF-8"]
+        Cluster(data.parent, 0, paths).run(*words, "--encoding=UTF8", "--auth=trust")
+        _made[paths.bindir] = data
+    return _made[paths.bindir]
+
+
+@atexit.register
+def pytest_sessionfinish() -> None:
+    """Of benchmarks too, which have no session."""
+    while _made:
+        shutil.rmtree(_made.popitem()[1].parent, ignore_errors=True)
+
+
+def _folder(paths: locations.Paths) -> Path:
+    """Of the server's user. pytest's own temporary folders are 0700 and root's: he could not enter them."""
+    folder = Path(tempfile.mkdtemp(prefix="pge-", dir="/tmp"))
+    if paths.os_user:
+        shutil.chown(folder, paths.os_user, paths.os_user)
+    folder.chmod(0o755)
+    return folder
+
+
 @contextmanager
 def cluster_at_work(*, paths: locations.Paths | None = None, **settings: str) -> Iterator[Cluster]:
     """A new cluster, started; stopped and deleted at the end. paths: of another checkout, whose script is built."""
     paths = paths or built()
-    # pytest's own temporary folders are 0700 and root's: the server's user could not enter them
-    folder = Path(tempfile.mkdtemp(prefix="pge-", dir="/tmp"))
+    folder = _folder(paths)
     cluster = Cluster(folder, free_port(), paths, settings)
     try:
-        if paths.os_user:
-            shutil.chown(folder, paths.os_user, paths.os_user)
-        folder.chmod(0o755)
         cluster.create()
         cluster.start()
         yield cluster

@@ -82,7 +82,7 @@ class Stack:
         place = f'host = "{{}}"\nport = {self.cluster.port}\n'
         self.config.write_text(
             f"[listen]\nport = {self.port}\n"
-            f'[private]\n{place.format("127.0.0.1")}dbname = "{PRIVATE}"\npassword = "{PASSWORD}"\n'
+            f'[private]\n{place.format("127.0.0.1")}dbname = "{PRIVATE}"\npassword = "{PASSWORD}"\npool_warm = 1\n'
             f'[facade]\n{place.format("127.0.0.1")}dbname = "{FACADE}"\n'
         )
 

@@ -1,98 +1,17 @@
-"""The mark `chance`: how often a statistical test fails although the code is right, and all do."""
+"""The mark `chance`: how it is read, what is found wrong with it, and the laws behind it. test_tiers.py adds all up."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import fix_chance
-from chance_report import MARK
-
-ROOT = Path(__file__).resolve().parents[2]
-STATES = re.compile(
-    r"false[- ]alarm|missed (with|by|only)|once in \d|with probability (below|under|at most|\d*e-|\d+ e\^|e\^)", re.I
-)
-"""A docstring of a test that says how probable something is."""
-CERTAIN = re.compile(r"deterministic|probability is 0|seeded|fixed seed", re.I)
+from chance_report import report, silent, too_likely, unmarked
 
 pytestmark = pytest.mark.long
-
-
-class Item(NamedTuple):
-    """A test as collected: its node id, what its mark says, its docstring."""
-
-    node: str
-    chance: float | None
-    words: str
-
-
-def read(lines: list[str]) -> list[Item]:
-    return [Item(*json.loads(line.removeprefix(MARK))) for line in lines if line.startswith(MARK)]
-
-
-def report(*words: str, cwd: Path = ROOT) -> list[Item]:
-    path = os.pathsep.join(str(ROOT / folder) for folder in ("tests", "extension", "proxy"))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "chance_report", *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return read(done.stdout.splitlines())
-
-
-@pytest.fixture(scope="module")
-def items() -> list[Item]:
-    """Everything that `make test` looks at, of whatever tier."""
-    return report()
-
-
-def too_likely(items: list[Item]) -> list[Item]:
-    return [item for item in items if item.chance is not None and not 0 < item.chance <= fix_chance.LIMIT]
-
-
-def unmarked(items: list[Item]) -> list[str]:
-    """Tests whose docstring states a probability, without the mark."""
-    stating = {item.node for item in items if STATES.search(item.words) and not CERTAIN.search(item.words)}
-    return sorted({item.node.partition("[")[0] for item in items if item.node in stating and item.chance is None})
-
-
-def silent(items: list[Item], texts: dict[str, str]) -> list[str]:
-    """Modules that say so of helpers, in comments or at their head, without a marked test."""
-    marked = {item.node.partition("::")[0] for item in items if item.chance is not None}
-    return sorted(name for name, text in texts.items() if STATES.search(text) and name not in marked)
-
-
-def test_a_test_fails_once_in_a_million(items: list[Item]) -> None:
-    assert sum(item.chance is not None for item in items) > 300
-    assert too_likely(items) == []
-
-
-def test_the_suite_fails_once_in_ten_thousand(items: list[Item]) -> None:
-    assert math.fsum(item.chance or 0 for item in items) <= fix_chance.SUITE
-
-
-def test_what_states_a_probability_is_marked(items: list[Item]) -> None:
-    assert unmarked(items) == []
-
-
-def test_a_module_that_states_a_probability_has_a_marked_test(items: list[Item]) -> None:
-    names = {item.node.partition("::")[0] for item in items} - {f"tests/unit/{Path(__file__).name}"}
-    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
-    certain = {name for name, text in texts.items() if CERTAIN.search(text)}
-    assert silent(items, {name: text for name, text in texts.items() if name not in certain}) == []
 
 
 SAMPLE = '''

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import fix_chance
 import tiers
+from chance_report import CERTAIN, Item, report, silent, too_likely, unmarked
 
 ROOT = Path(__file__).resolve().parents[2]
 # drivers and TimescaleDB are targets of their own; the campaign's controls run where the campaign does
@@ -27,12 +28,14 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def nodes() -> list[str]:
-    """Every node id that `make test` looks at, of whatever tier."""
-    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return [line for line in done.stdout.splitlines() if "::" in line]
+def items() -> list[Item]:
+    """Everything that `make test` looks at, of whatever tier."""
+    return report()
+
+
+@pytest.fixture(scope="module")
+def nodes(items: list[Item]) -> list[str]:
+    return [item.node for item in items]
 
 
 def of(control: str, nodes: list[str]) -> list[str]:
@@ -78,3 +81,26 @@ def test_parts_and_comments() -> None:
     kept = [n for n in range(3000) if not part.is_thorough(f"b.py::test[{n}]")]
     assert 900 < len(kept) < 1100
     assert not part.is_thorough("b.py::test")
+
+
+# --- the mark `chance` ------------------------------------------------------------------------------------------------
+
+
+def test_a_test_fails_once_in_a_million(items: list[Item]) -> None:
+    assert sum(item.chance is not None for item in items) > 300
+    assert too_likely(items) == []
+
+
+def test_the_suite_fails_once_in_ten_thousand(items: list[Item]) -> None:
+    assert math.fsum(item.chance or 0 for item in items) <= fix_chance.SUITE
+
+
+def test_what_states_a_probability_is_marked(items: list[Item]) -> None:
+    assert unmarked(items) == []
+
+
+def test_a_module_that_states_a_probability_has_a_marked_test(items: list[Item]) -> None:
+    names = {item.node.partition("::")[0] for item in items} - {"tests/unit/test_chance.py"}
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+    certain = {name for name, text in texts.items() if CERTAIN.search(text)}
+    assert silent(items, {name: text for name, text in texts.items() if name not in certain}) == []
