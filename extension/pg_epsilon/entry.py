@@ -18,6 +18,7 @@ from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, check_paid
 from pg_epsilon.declared import Declared
 from pg_epsilon.engine import failures, ready, tasks
+from pg_epsilon.engine.answerers import Turbo, instead, planned, unused
 from pg_epsilon.engine.aside import Aside
 from pg_epsilon.engine.draws import Draws, Pending, remember
 from pg_epsilon.engine.failures import Failures, Unforeseen, failure_of, watched
@@ -29,6 +30,7 @@ from pg_epsilon.engine.tail import tail_problems
 from pg_epsilon.engine.witness import check_witness, note_witnessed
 from pg_epsilon.errors import CHANNEL, SHAPE, DPError, refusal_to_json
 from pg_epsilon.mechanisms import group_by, waiting
+from pg_epsilon.mechanisms.task import Answerer, PaidFor
 from pg_epsilon.plan import Plan, describe, make_plan
 from pg_epsilon.query import sizes
 from pg_epsilon.query.policy import Policy
@@ -36,9 +38,6 @@ from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
 from pg_epsilon.refusals import check_not_frozen, locked, not_published
-from pg_epsilon.turbo.engine import PaidFor, TurboEngine
-from pg_epsilon.turbo.owner import Owner
-from pg_epsilon.turbo.why import instead, why_not
 
 # What lets a cancel through in a long core. Not by the name `plpy`, which audits replace to compare what is asked:
 # how often a core asks is a matter of time.
@@ -85,7 +84,7 @@ _folding = Folding(rows, lambda statement: plpy.execute(_spelled(statement)), la
 _texts, _folder = _folding.texts, _folding.folder
 _draws = Draws(catalog, lambda plan_: _think(plan_, _read_statistics(plan_)), _explain, lambda: plpy.subtransaction())
 _declared = Declared(catalog, rows)
-turbo = TurboEngine(
+turbo = Turbo(
     catalog,
     rows,
     noise.current,
@@ -93,6 +92,7 @@ turbo = TurboEngine(
     _texts,
     lambda statement: planning.check(statement, 1, catalog.policy_version()),
 )
+answerers: tuple[Answerer, ...] = (turbo,)
 
 
 def charge(request_id: str, who: str, request: str, witness: str | None = None) -> str:
@@ -111,10 +111,11 @@ def charge(request_id: str, who: str, request: str, witness: str | None = None) 
         asked = _request(document)
         catalog.authorise(asked, who)
         links.concern(asked.policy.dataset.name if witness is not None else None)
-        by_turbo = _by_turbo(asked, request_id, who, document)
-        if by_turbo is not None:
-            return by_turbo
-        plan_ = instead(asked, turbo.views, _texts, _planned)
+        for answerer in answerers:
+            reply = _answered(answerer, asked, request_id, who, document)
+            if reply is not None:
+                return reply
+        plan_ = instead(asked, answerers, _planned)
         if not plan_.charges:
             raw: list[list[int]] = [[] for _ in range(plan_.request.cells)]
             return {"answer": _answer(plan_, raw, request_id, who, "declared domain", _now())}
@@ -139,10 +140,12 @@ def charge(request_id: str, who: str, request: str, witness: str | None = None) 
     return reply
 
 
-def _by_turbo(asked: Request, request_id: str, who: str, document: dict[str, Any]) -> dict[str, Any] | None:
-    """The reply of the relation's Turbo view: an answer, or a refusal after something was paid, which stays paid."""
+def _answered(
+    answerer: Answerer, asked: Request, request_id: str, who: str, document: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The reply of another way to answer: an answer, or a refusal after something was paid, which stays paid."""
     try:
-        found = turbo.reply(asked, request_id, who, document)
+        found = answerer.reply(asked, request_id, who, document)
         return None if found is None else {"answer": found}
     except PaidFor as late:  # in here, so that what was paid and told stays (turbo.md E-22)
         if failures.is_named(late.error):
@@ -228,7 +231,7 @@ def on_policy(call: str, arguments: str) -> str:
 
 def on_turbo(call: str, arguments: str) -> str:
     """{"value"} or {"refusal"} of what an owner does to a Turbo view. See dp._turbo."""
-    return json.dumps(_attempt(lambda: {"value": getattr(_owner, _ON_TURBO[call])(**json.loads(arguments))}))
+    return json.dumps(_attempt(lambda: {"value": getattr(turbo.owner, _ON_TURBO[call])(**json.loads(arguments))}))
 
 
 def on_ledger(call: str, arguments: str) -> str:
@@ -237,7 +240,6 @@ def on_ledger(call: str, arguments: str) -> str:
 
 
 _ON_LEDGER: dict[str, Callable[..., Any]] = {"redact": lambda request_id, who: redact(rows, links, request_id, who)}
-_owner = Owner(catalog, turbo.views, rows, noise.current, turbo.outlook)
 _ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", "reopen")}
 
 
@@ -247,10 +249,10 @@ def _plan(request: Any) -> dict[str, Any]:
     asked = _request(request)
     policy = asked.policy
     catalog.authorise(asked, who)
-    by_turbo = turbo.plan(asked, who)
-    if by_turbo is not None:
-        return {**by_turbo, "request": asked.canonical()}
-    plan_ = instead(asked, turbo.views, _texts, _planned)
+    other = planned(asked, answerers, who)
+    if other is not None:
+        return {**other, "request": asked.canonical()}
+    plan_ = instead(asked, answerers, _planned)
     path = "declared domain" if not plan_.charges else "direct"
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"
@@ -263,8 +265,7 @@ def _plan(request: Any) -> dict[str, Any]:
         check_not_frozen(rows, policy.dataset.name)
         info["charge"] = {"worst": plan_.charge_text(), "best": plan_.best_text()}
     info.update(tasks.alternatives(plan_))
-    if reason := why_not(asked, turbo.views, _texts):
-        info["turbo"] = f"not used: {reason}"
+    info.update({name: f"not used: {reason}" for name, reason in unused(asked, answerers).items()})
     return {**info, "request": plan_.request.canonical()}
 
 
@@ -274,7 +275,7 @@ _ON_POLICY: dict[str, Callable[..., Any]] = {
     "check_grid": _declared.check_grid,
     "budget": _declared.budget,
     "import": _declared.import_price,
-    "turbo_problems": lambda: _owner.problems(),
+    "turbo_problems": lambda: turbo.owner.problems(),
     "chain_problems": lambda: tail_problems(rows),
 }
 

@@ -20,11 +20,11 @@ from pg_epsilon import entry
 from pg_epsilon.turbo.split import WHOLE
 from pg_epsilon.turbo.sql_books import SqlBooks, Warm
 asked = entry._request(json.loads(request))
-view = entry.turbo.view(asked, lock=False)
-question = None if view is None else entry.turbo.asked(asked, view)
+view = entry.turbo.engine.view(asked, lock=False)
+question = None if view is None else entry.turbo.engine.asked(asked, view)
 if question is None:
     return None
-books = SqlBooks(entry.rows, view, entry.turbo._payer(asked, view, "alice", None, {}), None, Warm())
+books = SqlBooks(entry.rows, view, entry.turbo.engine._payer(asked, view, "alice", None, {}), None, Warm())
 shown = []
 for batch in question.batches:
     cells = [[(worth / q.unit, q) for worth, q in cell if not q.empty] for cell in batch.cells]

@@ -58,6 +58,19 @@ released = group_by.core({}, [("a", "b")], plan.measures, noise.current())
 print(len(released), before, loaded())
 """
 
+# Which folders of other kinds of question are loaded, beside the shelf that every question clears.
+FOLDERS = """
+from unit.policies import asked
+def folders():
+    names = [name.split(".") for name in sys.modules if name.startswith("pg_epsilon.")]
+    kinds = {"decide", "synthesis", "turbo", "workload"}
+    return sorted({name[1] for name in names if name[1] in kinds and name[2:] not in ([], ["shelf"])})
+counted = folders()
+pg_epsilon.entry.answerers[0].reply(asked(row_policy(), aggregates=["count(*)"]), "id", "alice", {})
+asked(row_policy(), aggregates=["count(*)", "count(*) FILTER (WHERE sex = 'f')"])
+print(counted, folders())
+"""
+
 
 def python(code: str, out: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     """Run code where no package of `out` can be imported."""
@@ -95,6 +108,13 @@ def test_a_count_loads_no_more_where_all_is_installed() -> None:
     done = python(COUNT, ())
     assert done.returncode == 0, done.stderr
     assert done.stdout == "2 ['pglast'] ['numpy', 'opendp', 'pglast']\n"
+
+
+def test_a_count_loads_no_other_kind_of_question() -> None:
+    """Each costs every new session; the second list is the control: several aggregates may be a workload."""
+    done = python(COUNT + FOLDERS, ())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[] ['workload']"
 
 
 @pytest.mark.parametrize(

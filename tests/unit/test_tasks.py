@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pg_epsilon import _version
 from pg_epsilon.answer import shown
 from pg_epsilon.choice_parts import Choice
 from pg_epsilon.engine import tasks
-from pg_epsilon.errors import SHAPE, DPError
+from pg_epsilon.errors import CHANNEL, SHAPE, DPError
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
 from pg_epsilon.plan import describe, make_plan
 from pg_epsilon.query import members
@@ -33,9 +36,6 @@ class Echo:
 
 class EchoTask(Task[Echo]):
     """dp_echo: a declared domain in, a document out; nothing is read or drawn, so it costs nothing."""
-
-    member = "echo"
-    members = frozenset({"echo"})
 
     def ask(self, head: Head) -> Echo | None:
         if head.document.get("echo") is None:
@@ -59,7 +59,8 @@ class EchoTask(Task[Echo]):
 @pytest.fixture(autouse=True)
 def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line that a new kind adds."""
-    monkeypatch.setattr(tasks, "TASKS", (*tasks.TASKS, EchoTask()))
+    line = tasks.Line("echo", frozenset({"echo"}), EchoTask)
+    monkeypatch.setattr(tasks, "TASKS", (*tasks.TASKS, line))
 
 
 def echo(**document: Any) -> Request:
@@ -94,3 +95,40 @@ def test_unlisted_it_is_an_unknown_member(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(DPError) as refused:
         echo()
     assert refused.value.sqlstate == SHAPE
+
+
+def test_it_is_loaded_when_it_is_first_asked_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def load() -> Task[Any]:
+        loaded.append("echo")
+        return EchoTask()
+
+    monkeypatch.setattr(tasks, "TASKS", (*tasks.TASKS[:-1], tasks.Line("echo", frozenset({"echo"}), load)))
+    make_plan(asked(row_policy()))
+    assert loaded == []
+    make_plan(echo())
+    make_plan(echo())
+    assert loaded == ["echo"]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ("VERSION = '99.0'", "the Python package became version 99.0 while this session runs version"),
+        ("", "the files of the server's Python package pg_epsilon are gone"),
+        (None, "the files of the server's Python package pg_epsilon are gone"),
+    ],
+)
+def test_a_kind_of_another_version_is_not_mixed_into_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str | None, said: str
+) -> None:
+    """Whoever replaces the package while sessions live: a late import would take the new file."""
+    file = tmp_path / "_version.py"
+    if found is not None:
+        file.write_text(found)
+    monkeypatch.setattr(_version, "__spec__", spec_from_file_location("pg_epsilon._version", file))
+    with pytest.raises(DPError, match=said) as refused:
+        make_plan(echo())
+    assert refused.value.sqlstate == CHANNEL and refused.value.hint
+    make_plan(asked(row_policy()))

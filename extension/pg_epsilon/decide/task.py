@@ -24,9 +24,6 @@ UNDEFINED_COLUMN = "42703"
 class DecideTask(Task[Question]):
     """Whether the synthetic table's answer is near enough to the private one (dp-pqd.md §1)."""
 
-    member = "decide"
-    members = frozenset({"decide", "query", "path"})
-
     def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
         """A document with a query's text → with its from, where and aggregates."""
         if document.get("query") is None:

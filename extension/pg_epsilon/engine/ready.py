@@ -6,10 +6,10 @@ Nothing here depends on rows, and nothing is charged. Each check raises DP006 wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
-from pg_epsilon import noise
+from pg_epsilon import _version, noise
 from pg_epsilon._version import VERSION
 from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
@@ -59,6 +59,26 @@ def check_encoding(encoding: str) -> None:
     """DP006 in a database whose texts are of no known encoding: PL/Python cannot read what rows hold there."""
     if encoding.upper() == "SQL_ASCII":
         raise DPError(CHANNEL, "the database's encoding is SQL_ASCII, in which no question is answered", REENCODE)
+
+
+def check_unreplaced() -> None:
+    """DP006 where the package was replaced by another version since this process began: what is imported late would
+    not fit to what is loaded. Asked before a folder is imported at its first question."""
+    spec = _version.__spec__
+    if spec is None or spec.loader is None:  # of no file, which nobody can replace
+        return
+    now = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(now)
+        found = str(now.VERSION)
+    except (OSError, AttributeError):
+        raise DPError(CHANNEL, "the files of the server's Python package pg_epsilon are gone", REINSTALL) from None
+    if found != VERSION:
+        raise DPError(
+            CHANNEL,
+            f"the Python package became version {found} while this session runs version {VERSION}",
+            "Reconnect. If it is said again: ALTER EXTENSION pg_epsilon UPDATE, so that the extension has its version.",
+        )
 
 
 def check_packages() -> None:

@@ -6,88 +6,78 @@ does for a kind (validate its member, price it, show what was released) goes thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pg_epsilon.choice_parts import Choice
-from pg_epsilon.decide.task import DecideTask
-from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.engine.ready import check_unreplaced
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, ReadPublic, Shared, Task, Told
-from pg_epsilon.query import members
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Asked, Head, Jointly, Kinds
 from pg_epsilon.query.request import Request
-from pg_epsilon.synthesis.task import SynthesisTask
 from pg_epsilon.workload import shelf
-from pg_epsilon.workload.ask import Workload, compile_workload
-from pg_epsilon.workload.recognise import LEAST, Together, recognise
-from pg_epsilon.workload.running_ask import Runs, compile_running
 
 
-class WorkloadTask(Task[Workload]):
-    """Sums over many ranges of one value (dp_sum_workload), and a block whose sums are such a workload.
+@dataclass(frozen=True)
+class Line:
+    """A kind of question in the list: what says that a request is of it, and where its folder is.
 
-    What needs numpy is imported where it is called: it is not on the way of a count.
+    member: what it asks in the request document, and its answer; members: all that it adds to a request. settings: of a
+    session, that make plain SQL such a question, or are checked by the kind. for_everybody: what it makes is
+    everybody's, so that dp_planner pays for it, and for nothing else (composition.md §3.6). several: it may answer the
+    aggregates of a block by one release. load: imports the folder, at the first question that may be of the kind:
+    every session has a backend of its own, which imports anew, and most of them only count.
     """
 
-    member = "workload"
-    members = frozenset({"workload", "running"})
+    member: str
+    members: frozenset[str]
+    load: Callable[[], Task[Any]]
+    settings: frozenset[str] = frozenset()
+    for_everybody: bool = False
+    several: bool = False
 
-    def ask(self, head: Head) -> Workload | None:
-        lattice = head.aggregates[0].lattice if len(head.aggregates) == 1 else None
-        return compile_workload(head.document, lattice, head.source.kappa)
+    @cached_property
+    def task(self) -> Task[Any]:
+        """The kind itself. DP006 where another version of it would be imported."""
+        check_unreplaced()
+        return self.load()
 
-    def joint(self, head: Head) -> Together | Runs | None:
-        """Which sums of a block are one workload: of rows of one relation, unless dp.workloads is off. DP005."""
-        wanted = str(head.settings.get("dp.workloads") or "on").strip().lower()
-        if wanted not in ("on", "off", "true", "false", "yes", "no", "1", "0"):
-            raise DPError(OUT_OF_RANGE, "dp.workloads must be on or off", "SET dp.workloads = on")
-        single = not head.source.has_user_units and len(head.source.relations) == 1
-        if wanted not in ("on", "true", "yes", "1") or not single or head.document.get("workload") is not None:
-            return None
-        if head.keys:
-            runs = compile_running(head.document, head.keys, head.aggregates, head.fold)
-            return Runs(runs) if runs else None
-        if len(head.aggregates) < LEAST:
-            return None
-        return recognise(members.items(head.document.get("aggregates"), "aggregates"), head.aggregates, head.fold)
+    def is_named(self, document: Mapping[str, Any]) -> bool:
+        """Whether a request document has a member of the kind."""
+        return any(document.get(member) is not None for member in self.members)
 
-    def prepare(self, request: Request, asked: Workload, alone: Alone) -> tuple[Choice, ...]:
-        from pg_epsilon.workload.choice import choose
-
-        return (choose(request, asked),)
-
-    def together(self, request: Request, separate: tuple[Choice, ...], share: Shared) -> tuple[Choice, ...] | None:
-        if isinstance(request.batch, Runs):
-            from pg_epsilon.workload.joint import running
-
-            return running(request, request.batch.runs, separate) if request.mechanism == "auto" else separate
-        if isinstance(request.batch, Together):
-            from pg_epsilon.workload.joint import together
-
-            return together(request, request.batch, separate, share)
-        return None
-
-    def present(self, prepared: Prepared, asked: Workload | None, raws: Raws, groups: Groups) -> Mapping[str, Any]:
-        from pg_epsilon.workload.choice import document
-
-        measure, parts = prepared.choices[-1].estimator.measures[-1], [prepared.parts(raw)[-1][1] for raw in raws]
-        request = prepared.request
-        errors = asked is not None and request.bars
-        return {"workload": document(parts, measure, request.confidence, groups, errors=errors)}
-
-    def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
-        from pg_epsilon.workload.choice import told
-
-        part = None if raw is None else prepared.parts(raw)[-1][1]
-        facts, sentence = told(prepared.choices[-1].estimator.measures[-1], part)
-        return Told({"workload": facts}, [sentence])
+    def concerns(self, head: Head) -> bool:
+        """Whether the kind has to look at a request: its member or a setting of its is there."""
+        return self.is_named(head.document) or any(head.settings.get(name) for name in self.settings)
 
 
-DECIDE, WORKLOAD, SYNTHESIS = DecideTask(), WorkloadTask(), SynthesisTask()
+def _decide() -> Task[Any]:
+    from pg_epsilon.decide.task import DecideTask
+
+    return DecideTask()
+
+
+def _workload() -> Task[Any]:
+    from pg_epsilon.workload.task import WorkloadTask
+
+    return WorkloadTask()
+
+
+def _synthesis() -> Task[Any]:
+    from pg_epsilon.synthesis.task import SynthesisTask
+
+    return SynthesisTask()
+
+
+DECIDE = Line("decide", frozenset({"decide", "query", "path"}), _decide, settings=frozenset({"dp.synthetic"}))
+WORKLOAD = Line(
+    "workload", frozenset({"workload", "running"}), _workload, settings=frozenset({"dp.workloads"}), several=True
+)
+SYNTHESIS = Line("synthesize", frozenset({"synthesize"}), _synthesis, for_everybody=True)
 # In the order in which they validate their members and in which answers hold theirs.
-TASKS: tuple[Task[Any], ...] = (DECIDE, WORKLOAD, SYNTHESIS)
+TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, SYNTHESIS)
 
 
 class _Kinds:
@@ -95,24 +85,26 @@ class _Kinds:
 
     @property
     def members(self) -> frozenset[str]:
-        return frozenset().union(*(task.members for task in TASKS))
+        return frozenset().union(*(line.members for line in TASKS))
 
     def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
-        for task in TASKS:
-            document = task.spelled_out(document, copies)
+        for line in TASKS:
+            if line.is_named(document):
+                document = line.task.spelled_out(document, copies)
         return document
 
     def ask(self, head: Head) -> dict[str, Asked]:
-        found = ((task.member, task.ask(head)) for task in TASKS)
+        found = ((line.member, line.task.ask(head)) for line in TASKS if line.concerns(head))
         return {member: asked for member, asked in found if asked is not None}
 
     def joint(self, head: Head, asked: Mapping[str, Asked]) -> Jointly | None:
         if DECIDE.member in asked:  # each aggregate has its own decider
             return None
-        return next((found for task in TASKS if (found := task.joint(head)) is not None), None)
+        lines = (line for line in TASKS if line.several and (len(head.aggregates) > 1 or line.concerns(head)))
+        return next((found for line in lines if (found := line.task.joint(head)) is not None), None)
 
     def mechanism(self, head: Head, asked: Mapping[str, Asked]) -> str | None:
-        own = (task.mechanism(head, asked[task.member]) for task in TASKS if task.member in asked)
+        own = (line.task.mechanism(head, asked[line.member]) for line in TASKS if line.member in asked)
         return next((name for name in own if name is not None), None)
 
 
@@ -121,16 +113,15 @@ KINDS: Kinds = _Kinds()
 
 def is_for_everybody(request: Request) -> bool:
     """Whether dp_planner pays, and not who asks."""
-    return any(task.for_everybody for task, _ in _asked(request))
+    return any(line.for_everybody for line in TASKS if line.member in request.kinds)
 
 
 def completed(request: Request, read: ReadPublic) -> Request:
     """The request with what public tables say of it, read before anything is charged."""
     if not request.kinds:
         return request
-    return replace(
-        request, kinds={task.member: task.completed(request, asked, read) for task, asked in _asked(request)}
-    )
+    asked = ((line, request.kinds[line.member]) for line in TASKS if line.member in request.kinds)
+    return replace(request, kinds={line.member: line.task.completed(request, one, read) for line, one in asked})
 
 
 def prepared(request: Request, alone: Alone) -> tuple[Choice, ...] | None:
@@ -148,7 +139,7 @@ def together(request: Request, separate: tuple[Choice, ...], share: Shared) -> t
     """A block's choices, where some of its aggregates are answered by one release if that is nearer."""
     if request.batch is None:
         return separate
-    found = (task.together(request, separate, share) for task in TASKS)
+    found = (line.task.together(request, separate, share) for line in TASKS if line.several)
     return next((choices for choices in found if choices is not None), separate)
 
 
@@ -158,14 +149,14 @@ def presented(plan: Prepared, raws: Raws, groups: Groups, *, joint: bool) -> dic
     for task, asked in _asked(plan.request):
         found.update(task.present(plan, asked, raws, groups))
     if joint:
-        found.update(WORKLOAD.present(plan, None, raws, groups))
+        found.update(WORKLOAD.task.present(plan, None, raws, groups))
     return found
 
 
 def described(plan: Prepared, raw: Sequence[int] | None, *, joint: bool) -> Told:
     """What kinds say of a plan. joint: the block's aggregates are answered by one release."""
     asked = [task for task, _ in _asked(plan.request)]
-    told = [task.describe(plan, raw) for task in asked + ([WORKLOAD] if joint else [])]
+    told = [task.describe(plan, raw) for task in asked + ([WORKLOAD.task] if joint else [])]
     facts = {name: value for one in told for name, value in one.facts.items()}
     return Told(facts, [sentence for one in told for sentence in one.sentences])
 
@@ -177,7 +168,7 @@ def alternatives(plan: Prepared) -> dict[str, Any]:
 
 def _asked(request: Request) -> Iterator[tuple[Task[Any], Any]]:
     """The kinds that a request is of, each with what it asks."""
-    return ((task, request.kinds[task.member]) for task in TASKS if task.member in request.kinds)
+    return ((line.task, request.kinds[line.member]) for line in TASKS if line.member in request.kinds)
 
 
 def remember_by(run: shelf.Run) -> None:

@@ -1,4 +1,4 @@
-"""A kind of question: the seam between the engine and the folder of a kind (house.md §3)."""
+"""Kinds of question and other ways to answer: the seam between the engine and a folder (house.md §3)."""
 
 from __future__ import annotations
 
@@ -71,15 +71,9 @@ class Told(NamedTuple):
 
 
 class Task(Protocol[A]):
-    """One kind of question. A folder's task.py subclasses it, and engine/tasks.py lists it; the rest have defaults.
-
-    member: its member in the request document; members: all that it adds. for_everybody: what it makes is everybody's,
-    so that dp_planner pays for it, and for nothing else (composition.md §3.6).
+    """One kind of question. A folder's task.py subclasses it, and a line of engine/tasks.py names it and says of which
+    requests it is; what a kind does not need has a default.
     """
-
-    member: str
-    members: frozenset[str]
-    for_everybody: bool = False
 
     def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
         """The document with from, where and aggregates, where the question stands in words of the kind's own."""
@@ -127,3 +121,35 @@ class Task(Protocol[A]):
     def alternatives(self, prepared: Prepared) -> Mapping[str, Any]:
         """What dp_plan alone says: how else the question could be answered."""
         return {}
+
+
+class Answerer(Protocol):
+    """Another way to answer a block than its own draw, which is asked first. engine/answerers.py lists them.
+
+    name: its member in what dp_plan says; capitalised, its name in a HINT.
+    """
+
+    name: str
+
+    def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer document; None where the question is not its own. `PaidFor` after something was paid.
+
+        sent: the request document, for the ledger.
+        """
+        ...
+
+    def plan(self, request: Request, who: str) -> dict[str, Any] | None:
+        """What dp_plan says of `reply`: public facts. None where the question is not its own."""
+        ...
+
+    def why_not(self, request: Request) -> str | None:
+        """Why it does not answer a question that is near to its own; None where there is nothing to say."""
+        ...
+
+
+class PaidFor(Exception):
+    """An error after something was paid: the transaction commits all the same, and this is its reply."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error

@@ -16,10 +16,6 @@ from pg_epsilon.synthesis.choice import choose, document
 class SynthesisTask(Task[Synthesis]):
     """The released marginals of a relation, of which dp.make_synthetic makes the rows."""
 
-    member = "synthesize"
-    members = frozenset({"synthesize"})
-    for_everybody = True
-
     def ask(self, head: Head) -> Synthesis | None:
         if head.document.get("synthesize") is None:
             return None

@@ -16,6 +16,7 @@ from pg_epsilon.engine.failures import question_of
 from pg_epsilon.engine.ready import check_ready
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.ledger import Execute
+from pg_epsilon.mechanisms.task import Answerer, PaidFor
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.policy import Policy
@@ -35,20 +36,15 @@ from pg_epsilon.turbo.sql_books import PLANNED_COUNTS, SqlBooks, Warm
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo.view import Answer
 from pg_epsilon.turbo.view import View as Algorithms
+from pg_epsilon.turbo.why import why_not
 
 Compiled = Callable[[Mapping[str, Any]], Request]
 
 
-class PaidFor(Exception):
-    """An error after something was paid: the transaction commits all the same, and this is its reply."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-class TurboEngine:
+class TurboEngine(Answerer):
     """Answers requests that a view covers. One per backend: `warm` outlives the transactions."""
+
+    name = "turbo"
 
     def __init__(
         self,
@@ -221,6 +217,10 @@ class TurboEngine:
         )
         best = total([payment for payment in worst if payment.why != "hard"])
         return {**info, "charge": {"worst": total(worst), "best": best}}
+
+    def why_not(self, request: Request) -> str | None:
+        """Why a question with alpha and beta about an enabled relation is not answered by its view."""
+        return why_not(request, self.views, self._texts)
 
     def _payer(self, request: Request, view: View, who: str, request_id: str | None, sent: Mapping[str, Any]) -> Payer:
         return Payer(

@@ -5,17 +5,11 @@ Another mechanism answers it, at a price that is often a multiple; an analyst ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from pg_epsilon.errors import DPError
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.turbo.catalog import TurboCatalog
 from pg_epsilon.turbo.request import asked, unfit
-
-P = TypeVar("P")
 
 
 def why_not(request: Request, views: TurboCatalog, texts: Texts) -> str | None:
@@ -34,15 +28,3 @@ def why_not(request: Request, views: TurboCatalog, texts: Texts) -> str | None:
         except NotBins as reason:
             found = str(reason)
     return found
-
-
-def instead(request: Request, views: TurboCatalog, texts: Texts, plan: Callable[[Request], P]) -> P:
-    """`plan(request)`: how another mechanism answers. If it cannot either, the HINT says why Turbo did not."""
-    try:
-        return plan(request)
-    except DPError as error:
-        reason = why_not(request, views, texts)
-        if reason is None:
-            raise
-        hint = f"{error.hint or ''} Turbo does not answer it: {reason}.".strip()
-        raise DPError(error.sqlstate, error.message, hint, detail=error.detail, position=error.position) from None
