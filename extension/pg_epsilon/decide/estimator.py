@@ -17,6 +17,7 @@ from pg_epsilon.decide.planner import Facts, table
 from pg_epsilon.decide.question import FALLBACK, REPORT, Interval, Question
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, Estimator, digits_of, text
 from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.mechanisms.task import Reserving
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN, NoiseSource
 
 SATISFIED, UNMET = "distance bound satisfied", "distance bound unmet"
@@ -151,7 +152,7 @@ class Reserved:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Reserving):
     """One aggregate's decision, as an estimator: `present` is the answer that should be used.
 
     name: of the mechanism, as in the paper. extension: it is not the paper's. cost: the decision's share of the

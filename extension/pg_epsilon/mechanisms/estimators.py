@@ -9,11 +9,12 @@ notice says so.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.covering import Bound
@@ -49,13 +50,16 @@ class Estimator(Protocol):
     def expected_error(self) -> Fraction | None: ...
 
 
-@runtime_checkable
-class Joint(Protocol):
+class Joint(ABC):
     """One release for all aggregates of a block, in their order."""
 
-    def texts(self, raw: Sequence[int]) -> list[str | None]: ...
+    @abstractmethod
+    def texts(self, raw: Sequence[int]) -> list[str | None]:
+        """Their values."""
 
-    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]: ...
+    @abstractmethod
+    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]:
+        """Their error bars."""
 
 
 def digits_of(step: Fraction) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.choice_parts import Choice, Share
@@ -25,23 +26,25 @@ Alone = Callable[[Request, Aggregate, Share], Choice]
 Shared = Callable[[Request, Aggregate, int], Share]
 
 
-@runtime_checkable
-class Reserving(Protocol):
-    """An estimator whose charge covers an answer that its released bit may not ask for (composition.md §4)."""
+class Reserving(ABC):
+    """An estimator whose charge covers an answer that its released bit may not ask for (composition.md §4).
+
+    A class of its own, no protocol: every estimator of every question is asked whether it is one.
+    """
 
     @property
+    @abstractmethod
     def reserved(self) -> tuple[Charge, ...]:
         """What the answer behind the bit costs: part of the worst case, and of no best one."""
-        ...
 
     @property
+    @abstractmethod
     def variant(self) -> tuple[str, bool]:
         """Mechanism, and whether an answer is behind it. They change what is released: part of the cache key."""
-        ...
 
+    @abstractmethod
     def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
         """What may be given back, as the released bit says."""
-        ...
 
 
 class Prepared(Protocol):

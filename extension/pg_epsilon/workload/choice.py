@@ -12,7 +12,7 @@ from typing import Any
 from pg_epsilon.accounting.curves import round_down
 from pg_epsilon.choice_parts import Choice, check_bound
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, Number
+from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, Joint, Number
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
@@ -27,7 +27,7 @@ UNDECLARED_ROWS = 2**30  # what the lattice has room for where max_rows is not d
 
 
 @dataclass(frozen=True)
-class Batched:
+class Batched(Joint):
     """The estimator of a workload: its rows are shown by shown.py; as a single value, theta."""
 
     measure: Batch
