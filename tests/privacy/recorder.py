@@ -212,7 +212,7 @@ class Tap:
 
     def execute(self, query: Prepared | str, args: Sequence[Any] = ()) -> Any:
         sql = query if isinstance(query, str) else query.sql
-        self.statements.append(["execute", sql, json.dumps(list(args), default=str)])
+        self.statements.append(["execute", sql, list(args)])
         result = self._real.execute(query) if isinstance(query, str) else self._real.execute(query.plan, list(args))
         for row in result:
             if isinstance(row, dict):
@@ -267,7 +267,7 @@ def collect(_: str) -> str:
         "clock": sorted(tap.clock),
     }
     recorder.draws, tap.statements, tap.said = [], [], []
-    return json.dumps(found)
+    return json.dumps(found, default=str)
 
 
 def end(_: str) -> str:

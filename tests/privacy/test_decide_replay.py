@@ -69,10 +69,24 @@ class Audit:
         return own
 
     def violations(
-        self, session: str, asked: Sequence[Any], record: Session, neighbour: Neighbour, *controls: str
+        self,
+        session: str,
+        asked: Sequence[Any],
+        record: Session,
+        neighbour: Neighbour,
+        *controls: str,
+        planned: bool = True,
     ) -> list[str]:
         dataset = SESSIONS[session][0]
-        replay = run(self.conn, dataset, asked, neighbour=neighbour, frozen=record.outputs, controls=controls)
+        replay = run(
+            self.conn,
+            dataset,
+            asked,
+            neighbour=neighbour,
+            frozen=record.outputs,
+            controls=controls,
+            planned=planned,
+        )
         row = self.conn.execute(
             "SELECT orders::float8[], epsilon::text FROM dp.dataset WHERE name = %s", (dataset,)
         ).fetchone()
@@ -187,10 +201,11 @@ def test_broken_deciders_are_caught(audit: Audit, name: str) -> None:
     control = CONTROLS[name]
     asked = [one for one in audit.questions(control.session) if control.asked in one[0][2]]
     dataset = SESSIONS[control.session][0]
-    record = run(audit.conn, dataset, asked, controls=[name])
+    planned = control.rule == "plans"
+    record = run(audit.conn, dataset, asked, controls=[name], planned=planned)
     seen = set()
     for neighbour in [n for how in ("removed", "added") for n in audit.neighbours(control.session, how)]:
-        found = audit.violations(control.session, asked, record, neighbour, name)
+        found = audit.violations(control.session, asked, record, neighbour, name, planned=planned)
         seen |= {problem.removeprefix(f"{neighbour.name}: ").partition(":")[0] for problem in found}
         if control.rule in seen:
             break
