@@ -18,8 +18,9 @@ volume() {
 }
 
 # Two files at a time: each starts servers of its own, which alone takes a loaded machine a minute. Hence --timeout, the
-# seconds of a test with its fixtures: several times what tests/fix_waiting.py waits for one thing.
-workers=(-n 2 --dist loadfile)
+# seconds of a test with its fixtures: several times what tests/fix_waiting.py waits for one thing. Files in the order of
+# their names, so that a long file of few tests is not the last one, for which the other core waits.
+workers=(-n 2 --dist loadfile --no-loadscope-reorder)
 case ${1:-} in
   --check)
     name="make check" minutes=${TEST_MINUTES:-10} budget=60 what=(-m "not slow and not thorough and not long" tests/unit)
