@@ -31,7 +31,7 @@ case ${1:-} in
     read -ra files < <("$venv/bin/python" tests/quick_tier.py) && what+=("${files[@]}")
     ;;
   # The limit is against a hang: a busy machine takes five times its idle minutes.
-  "") name="make test" minutes=${TEST_MINUTES:-50} budget=600 what=(-m "not slow and not thorough") ;;
+  "") name="make test" minutes=${TEST_MINUTES:-50} budget=360 what=(-m "not slow and not thorough") ;;
   --thorough) name="make test-thorough-here" minutes=${TEST_MINUTES:-60} what=(-m "thorough and not slow") ;;
   --versions) name="make test-versions" minutes=${TEST_MINUTES:-25} budget=180 what=(-m "versions and not slow")
     read -ra files < <("$venv/bin/python" tests/versions.py) && what+=("${files[@]}")

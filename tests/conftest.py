@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from quick_tier import BEGINNINGS
-from tiers import is_of_versions, is_thorough
+from tiers import is_control, is_of_versions, is_thorough
 
 pytest_plugins = ["fix_cluster", "fix_facade", "fix_minutes", "fix_stack"]
 
@@ -36,6 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.thorough)
         if is_of_versions(item.nodeid):
             item.add_marker(pytest.mark.versions)
+        if is_control(item.nodeid):
+            item.add_marker(pytest.mark.control)
     if not config.getoption("--quick"):
         return
     chosen = [item for item in items if item.nodeid.startswith(BEGINNINGS)]

@@ -1,4 +1,5 @@
-"""Marks by node id: what tests/thorough.txt names is `thorough` and leaves `make test`; tests/versions.txt: `versions`.
+"""Marks by node id: what tests/thorough.txt names is `thorough` and leaves `make test`; tests/versions.txt: `versions`;
+fixtures/controls.txt: `control`.
 
 Pure: node ids in, marks out; conftest.py applies them.
 """
@@ -53,6 +54,9 @@ def _rule(line: str) -> Rule:
 
 
 RULES = read(LIST.read_text(encoding="utf-8").splitlines())
+CONTROLS = frozenset((HERE / "fixtures" / "controls.txt").read_text(encoding="utf-8").split())
+# What there was before tests moved between tiers: collected at ba58045; controls at a4baae1, where the list begins.
+TESTS_THEN, CONTROLS_THEN = 10842, 70
 VERSIONS = read((HERE / "versions.txt").read_text(encoding="utf-8").splitlines())
 
 
@@ -79,3 +83,8 @@ def is_thorough(node: str) -> bool:
 
 def is_of_versions(node: str) -> bool:
     return any(rule.is_chosen(node) for rule in _versions.of(node))
+
+
+def is_control(node: str) -> bool:
+    """Whether a test is a negative control, which unit/test_controls.py finds by name or docstring."""
+    return node.partition("[")[0].removeprefix("tests/") in CONTROLS

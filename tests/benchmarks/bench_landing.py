@@ -24,10 +24,9 @@ from landing_facts import collected, false_alarms, red_runs, seconds, times  # n
 from report import Row, publish, row  # noqa: E402
 
 from fix_waiting import soon  # noqa: E402
+from tiers import CONTROLS_THEN, TESTS_THEN  # noqa: E402
 
 CLONES = [Path(one) for one in os.environ.get("LANDING_FROM", "").split(":") if one]
-TESTS_THEN = 10842  # collected at ba58045
-CONTROLS_THEN = 70  # tests/fixtures/controls.txt at a4baae1, where it begins
 STEADY_RUNS = 3
 # Metric → the name under which runs are kept, its limit in minutes, how to get it.
 LONG = {

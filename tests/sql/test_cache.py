@@ -207,17 +207,18 @@ def test_a_question_is_shown_in_the_words_of_sql(cluster: Cluster, request_: str
 def test_views_show_ones_own_calls_only(cluster: Cluster) -> None:
     """dp.spending: of others mechanism, charge, time and an opaque id; dp.budget: own datasets (composition.md §9)."""
     with cluster.connect("alice") as alice, cluster.connect("bob") as bob:
-        mine = ask(alice, "'id > 4242'")["request_id"]
+        # ten digits, because the rows hold random ids: one in 2,000 of them has any four
+        mine = ask(alice, "'id > 1987654321'")["request_id"]
         sql = "SELECT who, call, accounts, question, mechanism, charge FROM dp.spending WHERE request_id = %s"
         row = alice.execute(sql, [mine]).fetchone()
         assert row is not None
         assert row[:2] == ("alice", "dp_count")
-        assert row[3] == "SELECT count(*) FROM moments WHERE id > 4242"
+        assert row[3] == "SELECT count(*) FROM moments WHERE id > 1987654321"
         row = bob.execute(sql, [mine]).fetchone()
         assert row is not None
         assert row[:4] == (None, None, None, None)
         assert row[4:] == ("discrete Laplace", [{"kind": "laplace", "epsilon": "0.1"}])
-        assert "4242" not in str(bob.execute("SELECT t::text FROM dp.spending t").fetchall())
+        assert "1987654321" not in str(bob.execute("SELECT t::text FROM dp.spending t").fetchall())
         datasets = "SELECT array_agg(dataset ORDER BY dataset) FROM dp.budget"
         assert "shop" in one(alice, datasets)
         assert one(bob, datasets) == ["moments", "people"]

@@ -30,7 +30,7 @@ def divided(statement):
 def locked(statement):
     plpy.execute("DO $x$ BEGIN RAISE EXCEPTION USING ERRCODE = '55P03'; END $x$")
 def unshown(*args, **more):
-    raise ZeroDivisionError("the secret 4711")
+    raise ZeroDivisionError("the zyzzyva")
 def fixed(*args):
     return json.loads(given)
 try:

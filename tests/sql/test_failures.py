@@ -31,10 +31,10 @@ kept = entry.read, entry.group_by.core, entry._explain, entry.turbo.reply, entry
 def divided(statement):
     return plpy.execute("SELECT 1 / (count(*) - count(*)) FROM people")
 def broken(*arguments):
-    raise ZeroDivisionError("the secret 4711")
+    raise ZeroDivisionError("the zyzzyva")
 def state(sqlstate):
     def raised(statement):
-        plpy.execute(f"DO $x$ BEGIN RAISE EXCEPTION 'the secret 4711' USING ERRCODE = '{sqlstate}'; END $x$")
+        plpy.execute(f"DO $x$ BEGIN RAISE EXCEPTION 'the zyzzyva' USING ERRCODE = '{sqlstate}'; END $x$")
     return raised
 try:
     if how == "planning":
@@ -119,9 +119,9 @@ def test_one_constant_error_a_line_in_the_log_and_the_question_is_closed(
     assert (spent(cluster) > before) is paid_first
     assert closed(cluster) == [("alice", sqlstate)]
     assert f"pg_epsilon: unforeseen failure, SQLSTATE {sqlstate}, " in cluster.log
-    assert "4711" not in json.dumps(refusal)
+    assert "zyzzyva" not in json.dumps(refusal)
     assert "WARNING:  pg_epsilon: unforeseen failure" in cluster.log
-    assert not [line for line in cluster.log.splitlines() if "WARNING" in line and "4711" in line], "never its text"
+    assert not [line for line in cluster.log.splitlines() if "WARNING" in line and "zyzzyva" in line], "never its text"
     with cluster.connect("bob") as bob, no_charge(cluster), refused("DP006", CLOSED):
         one(bob, "SELECT dp.dp_query(%s)", request(number, cluster))
     with cluster.connect("bob") as bob:

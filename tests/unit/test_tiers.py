@@ -45,8 +45,8 @@ def of(control: str, nodes: list[str]) -> list[str]:
 def test_the_marks_are_those_of_the_list(request: pytest.FixtureRequest) -> None:
     """Of what was selected here, whatever it is."""
     for item in request.session.items:
-        marked = item.get_closest_marker("thorough") is not None
-        assert marked == tiers.is_thorough(item.nodeid), item.nodeid
+        for mark, of_list in (("thorough", tiers.is_thorough), ("control", tiers.is_control)):
+            assert (item.get_closest_marker(mark) is not None) == of_list(item.nodeid), (mark, item.nodeid)
 
 
 def test_every_line_names_a_test(nodes: list[str]) -> None:
@@ -67,6 +67,13 @@ def test_a_control_runs_before_a_landing(control: str, nodes: list[str]) -> None
     if WHOLE.match(control):
         assert thorough == []
     assert len(thorough) < len(cases)
+
+
+def test_nothing_was_thrown_away(nodes: list[str]) -> None:
+    """Tests move between tiers; in all of them together there are no fewer than before, nor fewer controls."""
+    assert len(nodes) >= tiers.TESTS_THEN
+    assert len({node.partition("[")[0] for node in nodes if tiers.is_control(node)}) >= tiers.CONTROLS_THEN
+    assert {f"tests/{name}" for name in CONTROLS} <= {node.partition("[")[0] for node in nodes}
 
 
 def test_a_suite_keeps_a_good_part_of_its_tests(nodes: list[str]) -> None:
