@@ -70,7 +70,7 @@ def test_a_control_runs_before_a_landing(control: str, nodes: list[str]) -> None
 
 
 def test_nothing_was_thrown_away(nodes: list[str]) -> None:
-    """Tests move between tiers; in all of them together there are no fewer than before, nor fewer controls."""
+    """Tests move between tiers; in all of them together there are no fewer than before, nor of what must be caught."""
     assert len(nodes) >= tiers.TESTS_THEN
     assert len({node.partition("[")[0] for node in nodes if tiers.is_control(node)}) >= tiers.CONTROLS_THEN
     assert {f"tests/{name}" for name in CONTROLS} <= {node.partition("[")[0] for node in nodes}
