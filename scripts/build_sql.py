@@ -2,9 +2,10 @@
 """`make sql`: the extension's script from sql/, and a tree to point the server's `extension_destdir` at.
 
 sql/ holds one object a file. Everything whose first path element starts with a digit is the extension script, in the
-order of the paths; sql/install/ is the script that a superuser runs once in the private database (roles, channel,
-revokes: what an extension cannot own); sql/upgrade/ holds pg_epsilon--A--B.sql as they are, and the folder A--B from
-which scripts/upgrade_sql.py makes the script that leads to the version of today.
+order of the paths; 60_public/functions.toml there is a table of functions (sql_functions.py). sql/install/ is the
+script that a superuser runs once in the private database (roles, channel, revokes: what an extension cannot own);
+sql/upgrade/ holds pg_epsilon--A--B.sql as they are, and the folder A--B from which scripts/upgrade_sql.py makes the
+script that leads to the version of today.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import paths as locations
+import sql_functions
 import upgrade_sql
 
 NAME = "pg_epsilon"
@@ -39,15 +41,26 @@ def version(root: Path) -> str:
 
 
 def extension_files(sql: Path) -> list[Path]:
-    files = [file for file in sql.rglob("*.sql") if file.relative_to(sql).parts[0][0].isdigit()]
+    found = [*sql.rglob("*.sql"), *sql.glob(sql_functions.TABLE)]
+    files = [file for file in found if file.relative_to(sql).parts[0][0].isdigit()]
     return sorted(files, key=lambda file: file.relative_to(sql).parts)
+
+
+def text_of(file: Path) -> str:
+    """The SQL of a file, or of a table."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".toml":
+        return text.rstrip("\n")
+    try:
+        return sql_functions.script(sql_functions.table(text))
+    except ValueError as problem:  # also what tomllib says
+        raise SystemExit(f"make sql: {file}: {problem}") from None
 
 
 def joined(files: list[Path], sql: Path, head: str) -> str:
     parts = [head]
     for file in files:
-        text = file.read_text(encoding="utf-8").rstrip("\n")
-        parts.append(f"\n-- {file.relative_to(sql).as_posix()}\n{text}\n")
+        parts.append(f"\n-- {file.relative_to(sql).as_posix()}\n{text_of(file)}\n")
     return "".join(parts)
 
 

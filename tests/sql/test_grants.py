@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fix_cluster import PASSWORD, Cluster, private_cluster, standard
 from fix_ledger import one, refused
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import sql_functions  # noqa: E402
 
 # Only the relation's owner or a superuser can do what these do, so they run as the caller; each checks him itself.
 INVOKERS = {
@@ -37,7 +44,7 @@ CALLS = {
     "dp_decide",
     "dp_decide_detail",
     "dp_bound",
-    "dp_sum_workload",
+    *(one.name for one in sql_functions.read(ROOT / "sql")),
 }
 DRAWS = {"_charge", "_answer", "_turbo", "_turbo_reply", "dp_query", *CALLS}
 ANALYSTS = {
@@ -119,6 +126,43 @@ def test_what_draws_noise_is_volatile(cluster: Cluster) -> None:
 def test_what_an_analyst_may_execute(cluster: Cluster) -> None:
     sql = f"SELECT proname FROM {ROUTINES} AND has_function_privilege('alice', p.oid, 'EXECUTE')"
     assert set(column(cluster, sql)) == ANALYSTS
+
+
+BOUND = """
+[[function]]
+name = "dp_bound"
+parameters = [
+  "relation regclass", "argument text", "predicate text DEFAULT NULL", "epsilon double precision DEFAULT NULL",
+  "theta numeric DEFAULT NULL", "upper double precision DEFAULT NULL", "resolution double precision DEFAULT NULL",
+  "fresh boolean DEFAULT false", "aliases name[] DEFAULT NULL",
+]
+request = \"\"\"
+'from', dp.relation_ref(relation, aliases[1]), 'joins', '[]'::jsonb, 'where', predicate, 'keys', '[]'::jsonb,
+'aggregates', jsonb_build_array(jsonb_build_object('function', 'bound', 'argument', argument, 'name', 'bound',
+  'parameters', jsonb_strip_nulls(jsonb_build_object('theta', theta::text, 'upper', upper::text, 'resolution', resolution::text)))),
+'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'auto', 'fresh', fresh
+\"\"\"
+returns = "numeric"
+comment = "As said."
+"""  # noqa: E501
+
+
+def test_a_row_of_the_table_makes_what_was_written_by_hand(cluster: Cluster) -> None:
+    """dp_bound as a row is the three functions of sql/60_public: definitions and grants."""
+    sql = sql_functions.script(sql_functions.table(BOUND.replace("dp_bound", "dp_limit")))
+    told = """SELECT regexp_replace(replace(pg_get_functiondef(p.oid), 'limit', 'bound'), '\\s+', ' ', 'g'),
+                     ARRAY(SELECT grantee::regrole::text FROM aclexplode(proacl)
+                            WHERE grantee <> proowner ORDER BY grantee::regrole::text),
+                     regexp_replace(obj_description(p.oid), 'limit|bound', '')
+                FROM pg_proc p WHERE pronamespace = 'dp'::regnamespace AND proname LIKE 'dp\\_{}%' ORDER BY proname"""
+    with cluster.connect(autocommit=False) as root:
+        root.execute(sql.encode())
+        by_hand, generated = (root.execute(told.format(name).encode()).fetchall() for name in ("bound", "limit"))
+        root.rollback()
+    assert [row[:2] for row in generated] == [row[:2] for row in by_hand]
+    assert [row[2] for row in generated[1:]] == [row[2] for row in by_hand[1:]]
+    assert generated[0][2] == "As said."
+    assert by_hand[0][1] == ["dp_analyst", "dp_gateway"]
 
 
 def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
