@@ -24,6 +24,11 @@ _SILENT = frozenset(
     {"confidence", "request", "version", "call", "keys", "where", "relation", "text", "decide", "decisions"}
 )
 
+# Members that every request may have.
+_SHARED = frozenset(
+    {"version", "call", "from", "joins", "where", "keys", "budget", "mechanism", "fresh", "bars", "settings"}
+)
+
 
 def explain_format(node: Any) -> str:
     """The format that an EXPLAIN asks for: a key of FORMATS. Error: DP003 for another."""
@@ -84,6 +89,8 @@ def call_text(request: Mapping[str, Any]) -> str:
         return _decide_call(request)
     if request.get("workload") is not None:
         return _workload_call(request)
+    if request.get("call") and "aggregates" not in request:
+        return _own_call(request)
     if request.get("joins") or answered_from(request):
         return _sql(request)
     keys = request.get("keys") or []
@@ -97,6 +104,16 @@ def call_text(request: Mapping[str, Any]) -> str:
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"{'dp_group_by' if grouped else 'dp_count'}({', '.join(parts)})"
+
+
+def _own_call(request: Mapping[str, Any]) -> str:
+    """The call of a kind of question that asks for no aggregates: its members as they travel."""
+    source = request.get("from") or {}
+    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
+    parts += [f"{name} => {json.dumps(value)}" for name, value in request.items() if name not in _SHARED]
+    if request.get("where") is not None:
+        parts.append(f"predicate => {_quoted(str(request['where']))}")
+    return f"{request['call']}({', '.join(parts)})"
 
 
 def _workload_call(request: Mapping[str, Any]) -> str:

@@ -225,3 +225,20 @@ def test_a_request_as_a_call() -> None:
     assert call_text(total) == "dp_group_by('public.adult', keys => [], aggregates => ['sum(age)'])"
     plain = {**total, "aggregates": [{"function": "count", "argument": "*"}]}
     assert call_text(plain) == "dp_count('public.adult')"
+
+
+def test_a_request_of_another_kind_as_its_call() -> None:
+    """It asks for no aggregates, and is no dp_count: its own members, as they travel."""
+    request = {
+        "version": 1,
+        "call": "dp_echo",
+        "from": {"schema": "public", "name": "adult"},
+        "where": "sex = 'F'",
+        "echo": {"by": "education"},
+        "budget": {"epsilon": "1"},
+        "fresh": False,
+        "settings": {},
+    }
+    said = """dp_echo('public.adult', echo => {"by": "education"}"""
+    assert call_text(request) == said + ", predicate => 'sex = ''F''')"
+    assert call_text({**request, "where": None}) == said + ")"

@@ -1,0 +1,1 @@
+"""A throw-away kind of question, as a folder of the engine would be."""
