@@ -26,8 +26,14 @@ BEGIN
   IF session_user <> 'dp_gateway' AND COALESCE(notices::boolean, current_setting('application_name') = 'psql') THEN
     RAISE NOTICE '%', reply #>> '{answer,notice,text}';
   END IF;
-  IF session_user = 'dp_gateway' AND reply ? 'chain' THEN
-    RETURN (reply -> 'answer') || jsonb_build_object('chain', reply -> 'chain');
+  IF session_user = 'dp_gateway' THEN
+    -- its sessions are everybody's: it keeps what was the last answer of each client's
+    RETURN (reply -> 'answer') || jsonb_build_object('last', dp._last_answer_of(reply -> 'answer', who))
+      || CASE WHEN reply ? 'chain' THEN jsonb_build_object('chain', reply -> 'chain') ELSE '{}' END;
+  END IF;
+  PERFORM set_config('dp.last_answer', dp._last_answer_of(reply -> 'answer', who)::text, false);
+  IF (reply #>> '{answer,keys}')::int > 0 THEN
+    PERFORM set_config('dp.last_release', reply #>> '{answer,request_id}', false);
   END IF;
   RETURN reply -> 'answer';
 END $$;

@@ -321,3 +321,5 @@ SELECT count(*) FROM dp.budget WHERE dataset NOT IN ('people', 'shop')
 SELECT dp_count('people', 'sex = ''f'' AND age > 21', epsilon => 0.123) IS NOT NULL
 == cache status holds no question | all ok=0
 SELECT count(*) FROM dp.cache_status c WHERE c::text LIKE '%mallory%'
+== others' last answers | all ok=0
+SELECT count(*) FROM dp.last_answer l WHERE l::text LIKE '%mallory%'

@@ -14,6 +14,7 @@ from fix_stack import Stack
 Connection = psycopg.Connection[Any]
 # What analysts call has dp_ in its name; besides, what views and request functions call on their behalf.
 OTHERS = {
+    "_last_answer",
     "relation_ref",
     "joins_ref",
     "budget_ref",

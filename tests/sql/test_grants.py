@@ -65,6 +65,7 @@ ANALYSTS = {
     "dp_decision",
     "_budget",
     "_spending",
+    "_last_answer",
     "_published",
     "_cache_status",
     "_strategies",
@@ -177,7 +178,7 @@ def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
     assert set(pinned) <= set(config)
 
 
-VIEWS = ["budget", "cache_status", "published", "spending", "strategies", "turbo"]
+VIEWS = ["budget", "cache_status", "last_answer", "published", "spending", "strategies", "turbo"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from .units import Execution, Meaning, Unit
 Explained = tuple[str, Mapping[str, Any]]
 # Arms, the request of one call for all of them, and the engine's plan of it.
 Together = tuple[Arms, dict[str, Any], Mapping[str, Any]]
+# The session's own: the engine's sessions are shared by all clients.
+LAST_ANSWER = ("dp", "last_answer")
 STYLES = ("DateStyle", "TimeZone", "IntervalStyle")
 
 
@@ -179,6 +181,7 @@ async def _workloads(
 async def _answered(workload: Arms, whole: dict[str, Any], inputs: Inputs, io: SessionIO) -> dict[int, dict[str, Any]]:
     """One call's answer as that of each arm, by the arm's number. This charges."""
     answer = await io.upstream.query(whole, timeout=_left(inputs))
+    io.last.note(answer)
     if len(answer.get("rows") or ()) != 1 or len(answer["rows"][0]) != sum(arm.width for arm in workload.arms):
         raise refusals.broken("a row of the wrong width")
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
@@ -192,7 +195,7 @@ async def _document(
     if isinstance(block, EmptyBlock):
         return NOTHING
     if isinstance(block, ViewBlock):
-        return document([tuple(row) for row in await io.upstream.rows(block.sql)])
+        return document([tuple(row) for row in await _view(block, io)])
     if isinstance(block, CallBlock) and block.asked is not None:
         (argument,) = (await io.fetch(block.sql, inputs.params, inputs.oids))[0]
         return encode([value for row in await io.upstream.rows(block.asked, [argument]) for value in row])
@@ -200,7 +203,10 @@ async def _document(
         raise refusals.broken("no request")
     if isinstance(block, CallBlock) and block.free:
         return encode(await io.upstream.plan(request))
-    answer = known or await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
+    answer = known
+    if answer is None:
+        answer = await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
+        io.last.note(answer)
     rows = answer.get("rows")
     if not isinstance(rows, list):
         raise refusals.broken("no rows")
@@ -210,6 +216,19 @@ async def _document(
             rows = with_bars(block.bars, block.types, rows, answer.get("bars"), answer.get("decisions"))
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
     return document(rows) if isinstance(block, QueryBlock) else encode(answer)
+
+
+async def _view(block: ViewBlock, io: SessionIO) -> list[tuple[Any, ...]]:
+    """Rows of a view of schema dp, every value text."""
+    if (block.relation.schema, block.relation.name) != LAST_ANSWER:
+        return await io.upstream.rows(block.sql)
+    last = io.last.answer
+    return [] if last is None else [tuple(_text(last.get(name)) for name in block.relation.columns)]
+
+
+def _text(value: Any) -> str | None:
+    """A member of an answer as the text of a column: of jsonb, where it is no text itself."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 async def _request(block: Block, inputs: Inputs, io: SessionIO) -> dict[str, Any]:

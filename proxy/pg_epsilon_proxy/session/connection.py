@@ -28,7 +28,8 @@ TURN = 64  # messages of one session before the others have their turn
 BEGINNING = {ord("B"): True, ord("E"): True, ord("S"): False, ord("Q"): False}
 LOST = "the facade has ended this session without a word"
 IDLE = "terminating connection due to idle-session timeout"
-FORGETTING = (b"DEALLOCATE", b"DISCARD ALL")
+DISCARDED = b"DISCARD ALL"
+FORGETTING = (b"DEALLOCATE", DISCARDED)
 
 
 def client_limits(max_message: int = DEFAULT_MAX_MESSAGE) -> dict[int, int]:
@@ -125,7 +126,7 @@ class Session:
                 self._active = loop.time()
                 for piece in link.framer.feed(data):
                     out.append(link.take_in(piece, operating=operations.busy))
-                    if piece.kind == ord("C") and operations.statements.by_name:
+                    if piece.kind == ord("C") and (operations.statements.by_name or operations.io.last.answer):
                         self._forget(piece)
                     if link.late is not None:
                         operations.cancel()
@@ -162,6 +163,8 @@ class Session:
     def _forget(self, piece: Piece) -> None:
         if piece.data.startswith(FORGETTING, 5):
             self.operations.statements.doubt()
+        if piece.data.startswith(DISCARDED, 5):
+            self.operations.io.last.forget()
 
     async def _describe(self, raw: bytes) -> None:
         try:

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from pg_epsilon_proxy.session.facade_link import FacadeLink
 from pg_epsilon_proxy.session.parser_thread import ParserThreads
-from pg_epsilon_proxy.session.rewriting import AnalystUpstream, BoundParams, Described, FacadeError, Probe, Rewriter
+from pg_epsilon_proxy.session.rewriting import (
+    AnalystUpstream,
+    BoundParams,
+    Described,
+    FacadeError,
+    Last,
+    Probe,
+    Rewriter,
+)
 from pg_epsilon_proxy.wire import messages
 
 T = TypeVar("T")
@@ -38,6 +46,7 @@ class BrainIO:
         self.analyst = context.analyst
         self.upstream = context.upstream
         self.sql_prepared: dict[str, Any] = {}
+        self.last = Last()
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
         return await self._context.link.describe(sql, param_oids)

@@ -5,7 +5,7 @@ The session owns sockets, message order and errors; the brain owns SQL. Neither 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -133,6 +133,27 @@ class AnalystUpstream(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Last:
+    """What a session remembers of its answers, until DISCARD ALL; a ROLLBACK gives back no price, and changes nothing.
+
+    answer: the row of dp.last_answer, by column. release: the request id of the last answer that had groups.
+    """
+
+    answer: Mapping[str, Any] | None = None
+    release: str | None = None
+
+    def note(self, answer: dict[str, Any]) -> None:
+        """Take out of an answer document what it says to be remembered."""
+        self.answer = answer.pop("last", None)
+        if answer.get("keys"):
+            self.release = answer.get("request_id")
+
+    def forget(self) -> None:
+        """As if nothing had been asked."""
+        self.answer = self.release = None
+
+
 class PreparedNote(Protocol):
     """What the brain keeps of a SQL `PREPARE` over DP blocks; its own parameters, jsonb, stand behind the client's."""
 
@@ -155,6 +176,7 @@ class SessionIO(Protocol):
     upstream: AnalystUpstream
     sql_prepared: dict[str, Any]
     """Names prepared by SQL `PREPARE` over DP blocks: the brain's own notes (PreparedNotes), cleared by DISCARD ALL."""
+    last: Last
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
         """Parse + Describe under a reserved name. Raises FacadeError."""

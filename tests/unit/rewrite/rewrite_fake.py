@@ -10,7 +10,7 @@ from rewrite_pairs import NAMES, RESOLVED, TYPES
 
 from pg_epsilon_proxy.rewrite import probes
 from pg_epsilon_proxy.rewrite.names import BUILTIN_AGGREGATES
-from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Probe, Refusal
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Last, Probe, Refusal
 from pg_epsilon_proxy.wire.messages import fields_message
 
 INT4, INT8, TEXT = 23, 20, 25
@@ -84,6 +84,7 @@ class FakeIO:
         self.analyst = "alice"
         self.upstream = FakeUpstream()
         self.sql_prepared: dict[str, Any] = {}
+        self.last = Last()
         self.status: dict[str, str] = {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
         self.settings: dict[str, Any] = {"TimeZone": "UTC", "dp.epsilon": "0.1", "application_name": "psql"}
         self.timeout = "0"
