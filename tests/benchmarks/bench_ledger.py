@@ -5,8 +5,6 @@ Against the version before: the tree of its commit, in a cluster of its own, ask
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import subprocess
 import sys
@@ -22,11 +20,11 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("tests", "scripts", "extension", "proxy", "tests/benchmarks")]
 
-import paths as locations  # noqa: E402
 from ledger_verify import ROWS, verify_seconds_per_million_rows  # noqa: E402
+from older import tree_of  # noqa: E402
 from report import Row, paired, publish, row  # noqa: E402
 
-from fix_cluster import Cluster, built, private_cluster, standard  # noqa: E402
+from fix_cluster import Cluster, private_cluster, standard  # noqa: E402
 from fix_copies import (  # noqa: E402
     COLD,
     asked_while_promoted,
@@ -142,28 +140,10 @@ def at_rest(stack: Stack) -> Iterator[None]:
     stack.start()
 
 
-def tree_before() -> locations.Paths:
-    """The checkout of the version before, beside ours, its script built."""
-    now = built()
-    tree = now.runtime / f"before-{BEFORE}"
-    tree.mkdir(mode=0o755, exist_ok=True)
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-x", "-C", str(tree)], check=True, input=packed)
-    environment = {**os.environ, "PG_EPSILON_VENV": str(now.venv), "PG_EPSILON_PG": str(now.pg_version)}
-    environment.pop("PG_EPSILON_RUNTIME", None)
-    python = str(locations.SYSTEM_PYTHON)
-    subprocess.run([python, str(tree / "scripts/build_sql.py")], check=True, env=environment, stdout=subprocess.DEVNULL)
-    told = subprocess.run([python, str(tree / "scripts/paths.py")], check=True, env=environment, capture_output=True)
-    facts = json.loads(told.stdout)
-    return dataclasses.replace(
-        now, root=tree, destdir=Path(facts["destdir"]), source=(tree / "extension", tree / "proxy")
-    )
-
-
 def costs() -> list[Row]:
     """A paid count here and before, in turn; charges a second of many askers on one dataset."""
     durable = {"fsync": "on", "full_page_writes": "on"}
-    with private_cluster(**durable) as ours, private_cluster(paths=tree_before(), **durable) as before:
+    with private_cluster(**durable) as ours, private_cluster(paths=tree_of(BEFORE), **durable) as before:
         standard(ours)
         standard(before)
         with ours.connect("alice") as now, before.connect("alice") as then:
