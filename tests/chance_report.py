@@ -29,9 +29,12 @@ CERTAIN = re.compile(r"deterministic|probability is 0|seeded|fixed seed", re.I)
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items:
-        function = getattr(item, "function", None)
-        found = [item.nodeid, fix_chance.of(item), inspect.getdoc(function) or ""]
-        print(MARK + json.dumps(found), flush=True)
+        print(MARK + json.dumps([item.nodeid, fix_chance.of(item), words(item)]), flush=True)
+
+
+def words(item: pytest.Item) -> str:
+    """The docstring of a test's function."""
+    return inspect.getdoc(getattr(item, "function", None)) or ""
 
 
 class Item(NamedTuple):
@@ -42,14 +45,19 @@ class Item(NamedTuple):
     words: str
 
 
+def own(items: list[pytest.Item]) -> list[Item]:
+    """The same of what this pytest has collected."""
+    return [Item(item.nodeid, fix_chance.of(item), words(item)) for item in items]
+
+
 def read(lines: list[str]) -> list[Item]:
     return [Item(*json.loads(line.removeprefix(MARK))) for line in lines if line.startswith(MARK)]
 
 
-def report(*words: str, cwd: Path = ROOT) -> list[Item]:
+def report(*arguments: str, cwd: Path = ROOT) -> list[Item]:
     path = os.pathsep.join(str(ROOT / folder) for folder in ("tests", "extension", "proxy"))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "chance_report", *words],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "chance_report", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

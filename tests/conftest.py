@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from collected import COLLECTED
 from quick_tier import BEGINNINGS
 from tiers import is_control, is_of_versions, is_thorough
 
@@ -31,6 +32,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks by the lists of tiers.py. With --quick: only what quick_tier.py names, and all of what it names."""
+    config.stash[COLLECTED] = list(items)
     for item in items:
         if is_thorough(item.nodeid):
             item.add_marker(pytest.mark.thorough)
