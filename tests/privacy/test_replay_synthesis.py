@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_privacy import HERE, audit_cluster, tapped
 from privacy.neighbours import additions, removals
 from privacy.replay import Session, compare, run, tightness
@@ -103,17 +104,33 @@ def test_a_unit_changes_exact_values_only(
     assert list(violations(conn, dataset, recorded[dataset])) == []
 
 
-def test_a_unit_reaches_the_charge(conn: psycopg.Connection[Any], recorded: dict[str, Session]) -> None:
+# A phase may pick no pair, and what it did not spend on tables hides then what its selections cost: of 150 sessions
+# with selections_for_nothing 4 showed no violation, of 150 with each other control none. A unit realises more than half
+# of its charge wherever one phase picks one: in all of the 150.
+TRIES = 8
+
+
+@pytest.mark.chance(fix_chance.sessions(0, 150, TRIES))
+def test_a_unit_reaches_the_charge(conn: psycopg.Connection[Any]) -> None:
     """The audit has teeth: a row that leaves realises more than half of what was charged for it."""
-    shares: list[Fraction] = []
-    for neighbour in removals(conn, "clinic", 4, seed=20261121):
-        replay = run(conn, "clinic", asked("clinic"), neighbour=neighbour, frozen=recorded["clinic"].outputs)
-        shares += tightness(recorded["clinic"], replay, neighbour.accounts).values()
-    assert Fraction(1, 2) < max(shares) <= 1
+    for _ in range(TRIES):
+        record = run(conn, "clinic", asked("clinic"))
+        shares: list[Fraction] = []
+        for neighbour in removals(conn, "clinic", 4, seed=20261121):
+            replay = run(conn, "clinic", asked("clinic"), neighbour=neighbour, frozen=record.outputs)
+            shares += tightness(record, replay, neighbour.accounts).values()
+        assert max(shares) <= 1
+        if max(shares) > Fraction(1, 2):
+            return
+    pytest.fail(f"no unit realised half of its charge in {TRIES} sessions")
 
 
+@pytest.mark.chance(fix_chance.sessions(4, 150, TRIES))
 @pytest.mark.parametrize(("dataset", "control", "rule"), CAUGHT)
 def test_a_broken_synthesis_is_caught(conn: psycopg.Connection[Any], dataset: str, control: str, rule: str) -> None:
     """Each control breaks one rule, on D and on its neighbours alike, and is caught by the rule that it breaks."""
-    record = run(conn, dataset, asked(dataset), controls=[control])
-    assert any(f": {rule}: " in problem for problem in violations(conn, dataset, record, control))
+    for _ in range(TRIES):
+        record = run(conn, dataset, asked(dataset), controls=[control])
+        if any(f": {rule}: " in problem for problem in violations(conn, dataset, record, control)):
+            return
+    pytest.fail(f"{control} was not caught by {rule} in {TRIES} sessions")
