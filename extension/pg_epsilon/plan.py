@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.filters import Leaves, Relation, Root, Scope
@@ -20,12 +21,12 @@ from pg_epsilon.engine import tasks
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.estimators import Bar, Estimator, Joint
 from pg_epsilon.mechanisms.group_by import Measure
-from pg_epsilon.mechanisms.task import Part, Reserving
+from pg_epsilon.mechanisms.presentation import Part, Presentation
+from pg_epsilon.mechanisms.task import Reserving
 from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.request import Request, canonical_text, timeless_text
 from pg_epsilon.query.statistics import Statistic, columns, needs_row_cap, statement
 
-T = TypeVar("T")
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
 FREE_PATHS = ("cache", "declared domain", "paid before")
 
@@ -52,9 +53,18 @@ class Plan:
     question: str
     capped: bool
 
+    @cached_property
+    def presentation(self) -> Presentation:
+        """How released integers become values."""
+        batch = self.request.batch
+        together = tuple(batch.members) if batch is not None and self.choices else None
+        estimators = tuple(choice.estimator for choice in self.choices)
+        joint = together is not None and isinstance(estimators[-1], Joint)
+        return Presentation(estimators, self.places, together if joint else None)
+
     @property
     def estimators(self) -> tuple[Estimator, ...]:
-        return tuple(choice.estimator for choice in self.choices)
+        return self.presentation.estimators
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -64,8 +74,7 @@ class Plan:
     @property
     def joint(self) -> Joint | None:
         """The one release that answers the sums of a block that are a workload: the last choice."""
-        last = self.choices[-1].estimator if self.choices and self.request.batch is not None else None
-        return last if isinstance(last, Joint) else None
+        return self.presentation.joint
 
     @property
     def mechanism(self) -> str:
@@ -99,25 +108,11 @@ class Plan:
 
     def texts(self, raw: Sequence[int]) -> list[str | None]:
         """The values of one group, an aggregate each, from its released integers."""
-        values = [one.present(part) for one, part in self.parts(raw)]
-        found = [values[place] for place in self.places]
-        return found if self.joint is None else self._with_sums(found, self.joint.texts(self.parts(raw)[-1][1]))
+        return self.presentation.texts(raw)
 
     def bars(self, raw: Sequence[int]) -> list[Bar]:
         """(low, high, standard error) of one group, an aggregate each."""
-        confidence = self.request.confidence
-        bars = [one.bars(part, confidence) for one, part in self.parts(raw)]
-        found = [bars[place] for place in self.places]
-        if self.joint is None:
-            return found
-        return self._with_sums(found, self.joint.all_bars(self.parts(raw)[-1][1], confidence))
-
-    def _with_sums(self, found: list[T], sums: Sequence[T]) -> list[T]:
-        """What is said of each aggregate, with the joint release's own of its members."""
-        members = self.request.batch.members if self.request.batch is not None else ()
-        for number, one in zip(members, sums, strict=True):
-            found[number] = one
-        return found
+        return self.presentation.bars(raw, self.request.confidence)
 
     def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
         """What was reserved for an answer that a released bit did not ask for (composition.md §4)."""
@@ -125,12 +120,7 @@ class Plan:
 
     def parts(self, raw: Sequence[int]) -> list[Part]:
         """The released integers of one group, by estimator."""
-        found, start = [], 0
-        for one in self.estimators:
-            size = sum(measure.released for measure in one.measures)
-            found.append((one, raw[start : start + size]))
-            start += size
-        return found
+        return self.presentation.parts(raw)
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -207,16 +197,9 @@ def _scope(request: Request) -> Scope:
     return Relation(policy.relation_key)
 
 
-def describe(
-    plan: Plan, *, path: str, left: dict[str, str], as_of: str, raw: Sequence[int] | None = None
-) -> dict[str, Any]:
-    """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values.
-
-    raw: the released integers of the first group; None: nothing was released.
-    """
+def warnings_of(plan: Plan) -> list[str]:
+    """What a plan leaves out or rounds, in words: public facts."""
     request = plan.request
-    charge = plan.charge_text() if raw is None else plan.spent_text(raw)
-    charge = {} if path in FREE_PATHS else charge
     warnings, kappa = [], request.source.kappa
     rows_of_users = request.policy.has_user_units and any(a.of != UNITS for a in request.aggregates)
     if rows_of_users and all(a.function == "count" for a in request.aggregates) and kappa is not None:
@@ -232,6 +215,19 @@ def describe(
     }
     warnings += [f"values are rounded to steps of {float(step):g}" for step in sorted(steps)]
     warnings += dict.fromkeys(warning for choice in plan.choices for warning in choice.warnings)
+    return warnings
+
+
+def describe(
+    plan: Plan, *, path: str, left: dict[str, str], as_of: str, raw: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """What may be said of a call in a NOTICE, EXPLAIN or dp_plan (composition.md §9): public facts, released values.
+
+    raw: the released integers of the first group; None: nothing was released.
+    """
+    request = plan.request
+    charge = plan.charge_text() if raw is None else plan.spent_text(raw)
+    charge = {} if path in FREE_PATHS else charge
     info: dict[str, Any] = {
         "call": request.call,
         "relation": request.source.shape,
@@ -247,7 +243,7 @@ def describe(
         "confidence": plain(request.confidence),
         "left": left,
         "as_of": as_of,
-        "warnings": warnings,
+        "warnings": warnings_of(plan),
         "aggregates": [
             plan.choices[place].describe(a.name) for place, a in zip(plan.places, request.aggregates, strict=True)
         ],

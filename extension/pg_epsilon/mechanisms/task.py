@@ -8,14 +8,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.choice_parts import Choice, Share
-from pg_epsilon.mechanisms.estimators import Estimator
+from pg_epsilon.mechanisms.presentation import Part
 from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Asked, Head, Jointly
 from pg_epsilon.query.request import Request
 
 A = TypeVar("A", bound=Asked)
-Part = tuple[Estimator, Sequence[int]]  # an estimator and the integers that it released
 Raws = Sequence[Sequence[int]]
 Groups = Sequence[Sequence[str | None]]
 # Rows of a statement over public tables alone.
