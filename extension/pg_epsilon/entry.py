@@ -37,7 +37,7 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
-from pg_epsilon.refusals import check_not_frozen, locked, not_published
+from pg_epsilon.refusals import check_not_frozen, check_published, locked
 
 # What lets a cancel through in a long core. Not by the name `plpy`, which audits replace to compare what is asked:
 # how often a core asks is a matter of time.
@@ -362,19 +362,8 @@ def _read_public(statement: str) -> list[dict[str, Any]]:
 def _relation(schema: str, name: str) -> Policy | Relation:
     found = catalog.relation(schema, name)
     if isinstance(found, Policy):
-        _check_published(found)
+        check_published(found)
     return found
-
-
-def _check_published(policy: Policy) -> None:
-    if not policy.published:
-        raise not_published(policy.relation.qualified)
-    if policy.linked and not policy.has_user_units:
-        raise DPError(
-            CHANNEL,
-            f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
-            "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
-        )
 
 
 def _read_statistics(plan_: Plan) -> list[dict[str, Any]]:

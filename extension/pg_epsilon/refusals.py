@@ -8,6 +8,7 @@ from pg_epsilon.accounting.filters import Remaining
 from pg_epsilon.decimals import plain
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
 from pg_epsilon.ledger import Execute
+from pg_epsilon.query.policy import Policy
 
 PLANNER = "dp_planner"  # the system role that pays for what everybody uses
 
@@ -19,6 +20,18 @@ def quoted(name: str) -> str:
 
 def not_published(name: str) -> DPError:
     return DPError(PRIVILEGE, f"{name} is not a published relation", "dp.published lists what can be asked about.")
+
+
+def check_published(policy: Policy) -> None:
+    """42501 for a relation that is not published, DP006 for one whose rows have a second owner."""
+    if not policy.published:
+        raise not_published(policy.relation.qualified)
+    if policy.linked and not policy.has_user_units:
+        raise DPError(
+            CHANNEL,
+            f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
+            "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
+        )
 
 
 def locked() -> DPError:
