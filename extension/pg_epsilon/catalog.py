@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.answer import stored
 from pg_epsilon.engine.entitlements import Entitlements, is_paid
 from pg_epsilon.engine.links import Links
 from pg_epsilon.engine.payments import Payments
@@ -29,12 +30,13 @@ class Released:
     """A release: every group's released integers, in the order of the declared groups."""
 
     request_id: str
+    who: str
     raw: list[list[int]]
     as_of: str
 
 
-def _raw(answer: str) -> list[list[int]]:
-    return [[int(value) for value in cell] for cell in json.loads(answer)["raw"]]
+def _raw(text: str) -> list[list[int]]:
+    return [[int(value) for value in cell] for cell in json.loads(text)]
 
 
 def check_paid(plan: Plan, paid: dict[str, Any]) -> None:
@@ -173,12 +175,16 @@ class Catalog:
     def cached(self, plan: Plan) -> Released | None:
         """The newest release of the same canonical question, or None (composition.md §7.1)."""
         found = self._execute(
-            "SELECT request_id::text, answer::text, as_of::timestamptz(0)::text AS as_of FROM dp.release"
-            " WHERE cache_key = $1 AND answer ? 'raw' ORDER BY release.as_of DESC LIMIT 1",
+            "SELECT r.request_id::text, l.who::text, (r.answer -> 'raw')::text AS raw,"
+            " r.as_of::timestamptz(0)::text AS as_of FROM dp.release r JOIN dp.ledger l USING (request_id)"
+            " WHERE r.cache_key = $1 AND r.answer ? 'raw' ORDER BY r.as_of DESC LIMIT 1",
             ["text"],
             [plan.cache_key],
         )
-        return Released(found[0]["request_id"], _raw(found[0]["answer"]), found[0]["as_of"]) if found else None
+        if not found:
+            return None
+        row = found[0]
+        return Released(row["request_id"], row["who"], _raw(row["raw"]), row["as_of"])
 
     def charged(self, request_id: str) -> dict[str, Any] | None:
         """The committed charge of a request. Its row is not locked: whoever draws for it may lock the accounts."""
@@ -192,11 +198,12 @@ class Catalog:
 
     def recorded(self, request_id: str) -> list[list[int]] | None:
         """The released integers of a request, if the release was made."""
-        found = self._execute("SELECT answer::text FROM dp.release WHERE request_id = $1", ["uuid"], [request_id])
-        return _raw(found[0]["answer"]) if found else None
+        sql = "SELECT (answer -> 'raw')::text AS raw FROM dp.release WHERE request_id = $1"
+        found = self._execute(sql, ["uuid"], [request_id])
+        return _raw(found[0]["raw"]) if found else None
 
     def record(self, plan: Plan, request_id: str, raw: list[list[int]]) -> None:
-        """Publish: released integers only, of every group and measure; what is shown is computed from them."""
+        """Publish: the released integers of every group and measure, and how they are shown, by public facts."""
         policy = plan.request.policy
         self.links.publish(
             [
@@ -206,9 +213,18 @@ class Catalog:
                 policy.relation_key,
                 policy.data_version,
                 plan.mechanism,
-                json.dumps({"raw": raw}),
+                json.dumps({"raw": raw, "presentation": stored(plan, raw)}),
             ],
         )
+
+    def serve(self, plan: Plan, request_id: str, payer: str, asker: str) -> None:
+        """Note whom a release of another's payment answers, so that dp_shown shows it to them; the first time only.
+
+        A single number is not noted: whoever asks so has it in one row, and dashboards ask so every minute.
+        """
+        if asker != payer and (plan.request.keys or plan.request.kinds or plan.joint is not None):
+            sql = "INSERT INTO dp.served (request_id, who) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+            self._execute(sql, ["uuid", "name"], [request_id, asker])
 
     def pay(
         self,

@@ -25,6 +25,7 @@ from pg_epsilon.engine.failures import Failures, Unforeseen, failure_of, watched
 from pg_epsilon.engine.folding import Folding
 from pg_epsilon.engine.planning import Planning, PlanningFailed
 from pg_epsilon.engine.redaction import redact
+from pg_epsilon.engine.shelf import Shelf
 from pg_epsilon.engine.spelling import spelled
 from pg_epsilon.engine.tail import tail_problems
 from pg_epsilon.engine.witness import check_witness, note_witnessed
@@ -84,6 +85,7 @@ _folding = Folding(rows, lambda statement: plpy.execute(_spelled(statement)), la
 _texts, _folder = _folding.texts, _folding.folder
 _draws = Draws(catalog, lambda plan_: _think(plan_, _read_statistics(plan_)), _explain, lambda: plpy.subtransaction())
 _declared = Declared(catalog, rows)
+_shelf = Shelf(rows, lambda document: _compile(document))
 turbo = Turbo(
     catalog,
     rows,
@@ -160,7 +162,10 @@ def _answered(
 def _cached(plan_: Plan, who: str) -> dict[str, Any] | None:
     """The stored answer of a question that does not ask for a fresh one."""
     found = None if plan_.request.fresh else catalog.cached(plan_)
-    return None if found is None else {"answer": _answer(plan_, found.raw, found.request_id, who, "cache", found.as_of)}
+    if found is None:
+        return None
+    catalog.serve(plan_, found.request_id, found.who, who)
+    return {"answer": _answer(plan_, found.raw, found.request_id, who, "cache", found.as_of)}
 
 
 def _owed(plan_: Plan, request_id: str) -> dict[str, Any] | None:
@@ -188,11 +193,13 @@ def answer(request_id: str, who: str | None = None, request: str | None = None) 
         links.concern(plan_.request.policy.dataset.name)
         raw = catalog.recorded(request_id)
         if raw is not None:
+            catalog.serve(plan_, request_id, paid["who"], asker)
             return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
         _check_open(plan_, asker)
         raw = _draws.draw(plan_, request_id, paid["who"], asker, counted=counted)
         with watched(plan_.request, asker, request_id, plan_.question):  # drawn again, it would tell more than was paid
             tasks.keep(paid["who"])
+            catalog.serve(plan_, request_id, paid["who"], asker)
             return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
 
     try:
@@ -275,6 +282,7 @@ _ON_POLICY: dict[str, Callable[..., Any]] = {
     "check_grid": _declared.check_grid,
     "budget": _declared.budget,
     "import": _declared.import_price,
+    "shown": _shelf.shown,
     "turbo_problems": lambda: turbo.owner.problems(),
     "chain_problems": lambda: tail_problems(rows),
 }

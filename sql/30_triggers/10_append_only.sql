@@ -13,7 +13,7 @@ BEGIN
   -- the text and nothing else, of a row that a ledger row of kind redact names
   IF EXISTS (SELECT FROM dp.ledger l WHERE l.kind = 'redact' AND l.request @> jsonb_build_object('redacted', jsonb_build_array(jsonb_build_object('request_id', OLD.request_id))))
      AND (CASE TG_TABLE_NAME WHEN 'ledger' THEN to_jsonb(NEW) = to_jsonb(OLD) || '{"request": null, "salt": null}'
-              ELSE to_jsonb(NEW) = to_jsonb(OLD) || jsonb_build_object('cache_key', 'redacted ' || OLD.request_id) END) THEN
+              ELSE to_jsonb(NEW) = to_jsonb(OLD) || jsonb_build_object('cache_key', 'redacted ' || OLD.request_id, 'answer', (to_jsonb(OLD) -> 'answer') - 'presentation') END) THEN
     RETURN NEW;
   END IF;
   RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('dp.%s is append-only', TG_TABLE_NAME),

@@ -196,3 +196,19 @@ def test_plain_sql_through_the_proxy(stack: Stack) -> None:
         ).fetchone()
         assert row is not None
         assert row[1] is True
+
+
+def test_its_request_id_shows_the_answer_again(connect: Connect, alice: Connection) -> None:
+    """dp_shown, with a parameter and without; nobody else's."""
+    rows = alice.execute("SELECT key ->> 'sex', value ->> 'count(*)' FROM dp.dp_group_by('people', '{sex}')").fetchall()
+    found = last(alice)
+    assert found is not None
+    again = one(alice, "SELECT dp.dp_shown(%s)", found["request_id"])
+    assert again == one(alice, f"SELECT dp.dp_shown('{found['request_id']}')")
+    assert sorted(map(tuple, again["rows"])) == sorted((sex, str(value)) for sex, value in rows)
+    assert again["request_id"] == str(found["request_id"])
+    paid = "SELECT request_id FROM dp.spending WHERE call = 'dp_count' ORDER BY at DESC LIMIT 1"
+    alice.execute(asked(-77))
+    with connect("bob") as bob, pytest.raises(psycopg.Error, match="was given to you") as refused:
+        bob.execute("SELECT dp.dp_shown(%s)", alice.execute(paid).fetchone())
+    assert refused.value.sqlstate == "42501"

@@ -22,7 +22,7 @@ from fix_ledger import balanced, count, no_charge, one, refused, spent
 
 KEPT = ["dataset", "relation_policy", "protection", "column_policy", "publication", "role_allotment", "account"]
 KEPT += ["synthetic", "ledger", "returned", "release", "ledger_export", "closed_question", "closed_allotment", "freeze"]
-KEPT += ["engine_limits"]
+KEPT += ["engine_limits", "served"]
 OVER_30 = "SELECT dp.dp_query(dp.dp_count_request('people', 'age > 30'))"
 ANSWERED: dict[str, Any] = {}
 

@@ -59,6 +59,7 @@ ANALYSTS = {
     "dp_decide_plan_result",
     "dp_budget_left",
     "dp_request_of",
+    "dp_shown",
     "dp_low",
     "dp_high",
     "dp_stderr",

@@ -177,6 +177,20 @@ def test_what_was_paid_is_answered_for_nothing(upgraded: Upgraded) -> None:
         assert answers(alice) == upgraded.before
 
 
+def test_what_was_stored_is_shown_or_refused(upgraded: Upgraded) -> None:
+    """dp_shown of releases of 0.1.0, which are integers alone: as its question is understood today, or DP006."""
+    own = "SELECT request_id, answer -> 'raw' FROM dp.release JOIN dp.ledger USING (request_id) WHERE who = 'alice'"
+    found: list[Any] = []
+    with upgraded.cluster.connect() as root, upgraded.cluster.connect("alice") as alice:
+        for request_id, raw in root.execute(own).fetchall():
+            try:
+                found.append((len(one(alice, "SELECT dp.dp_shown(%s)", request_id)["rows"]), len(raw)))
+            except psycopg.Error as error:
+                assert (error.sqlstate, "older version" in str(error)) == ("DP006", True)
+    assert len(found) >= len(QUESTIONS) - 1
+    assert all(groups == cells for groups, cells in found)
+
+
 def test_whoever_asked_meanwhile_got_an_answer_or_was_told(upgraded: Upgraded) -> None:
     """DP006, never Python's words; and who got an answer had paid for it."""
     load = upgraded.load

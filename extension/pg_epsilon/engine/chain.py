@@ -6,8 +6,9 @@ canonical form of
     [format, previous hash, epoch, number, kind, amounts, scope, time, asked, answered]
 
 where *amounts* is the row without text, time and scope, *time* is in microseconds since 1970 (UTC), *asked* is the
-salted digest of what could hold a literal (who asked which request; of a release its cache key) and *answered* is the
-digest of a release's integers. The first link's previous hash is the digest of the dataset's random id.
+salted digest of what could hold a literal (who asked which request; of a release its cache key, and how it is shown)
+and *answered* is the digest of a release's integers. The first link's previous hash is the digest of the dataset's
+random id.
 
 Canonical form: JSON in ASCII, keys sorted, no white space; a number that is not an integer is the string U+0000
 followed by its digits as stored (jsonb has no U+0000, so no text reads like a number).
@@ -126,10 +127,14 @@ class Entry:
     @classmethod
     def of_release(cls, row: Mapping[str, Any], asked: str | None = None) -> Entry:
         """A release; its salt is that of its ledger row."""
+        answer, presentation = row["answer"], []
+        if isinstance(answer, Mapping) and "presentation" in answer:
+            presentation = [answer["presentation"]]
+            answer = {name: part for name, part in answer.items() if name != "presentation"}
         if row["salt"] is not None:
-            asked = digest("cached", row["salt"], row["cache_key"])
+            asked = digest("cached", row["salt"], row["cache_key"], *presentation)
         amounts = {name: row[name] for name in _RELEASE_AMOUNTS}
-        answered = digest("answered", row["answer"])
+        answered = digest("answered", answer)
         return cls(RELEASE, row["request_id"], amounts, None, microseconds(row["as_of"]), asked, answered)
 
     def fields(self) -> list[Any]:

@@ -42,7 +42,8 @@ _LEDGER_TYPES = [
 _RELEASE = (
     "INSERT INTO dp.release AS r (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ((to_jsonb(r) - 'answer') || jsonb_build_object('salt',"
-    " (SELECT l.salt FROM dp.ledger l WHERE l.request_id = r.request_id)))::text AS content"
+    " (SELECT l.salt FROM dp.ledger l WHERE l.request_id = r.request_id)))::text AS content,"
+    " (answer -> 'presentation')::text AS presentation"
 )
 _RELEASE_TYPES = ["uuid", "text", "text", "text", "bigint", "text", "jsonb"]
 _WRITTEN = "SELECT to_jsonb(l)::text AS content FROM dp.ledger l WHERE l.request_id = ANY ($1::uuid[]) ORDER BY l.seq"
@@ -119,8 +120,11 @@ class Links:
 
     def publish(self, values: Sequence[Any]) -> None:
         """Write one release; values: in the order of `_RELEASE`, the last one is the answer."""
-        row = parse(self._execute(_RELEASE, _RELEASE_TYPES, values)[0]["content"])
+        written = self._execute(_RELEASE, _RELEASE_TYPES, values)[0]
+        row = parse(written["content"])
         row["answer"] = parse(values[-1])
+        if written["presentation"] is not None:  # its numbers as they are stored: 1E-5 is 0.00001 then
+            row["answer"]["presentation"] = parse(written["presentation"])
         self._noted.append(_Noted(row["dataset"], Entry.of_release(row), row))
 
     def link(self, request_ids: Sequence[str]) -> None:

@@ -13,13 +13,14 @@ from pg_epsilon.ledger import Execute
 # The same text in another row is the same literal: Turbo writes one row for each payment.
 _ROWS = (
     "SELECT to_jsonb(l)::text AS content, ((to_jsonb(r) - 'answer') || jsonb_build_object('salt', l.salt,"
-    " 'answer', NULL))::text AS release FROM dp.ledger l LEFT JOIN dp.release r USING (request_id)"
+    " 'answer', r.answer - 'raw'))::text AS release FROM dp.ledger l LEFT JOIN dp.release r USING (request_id)"
     " JOIN dp.ledger asked ON asked.request_id = $1::uuid AND asked.kind = 'charge'"
     " WHERE l.kind = 'charge' AND l.dataset = asked.dataset AND l.request = asked.request ORDER BY l.seq"
 )
 _TAKE = (
     "WITH texts AS (UPDATE dp.ledger SET request = NULL, salt = NULL WHERE request_id = ANY ($1::uuid[])),"
-    " keys AS (UPDATE dp.release SET cache_key = 'redacted ' || request_id WHERE request_id = ANY ($1::uuid[]))"
+    " keys AS (UPDATE dp.release SET cache_key = 'redacted ' || request_id, answer = answer - 'presentation'"
+    " WHERE request_id = ANY ($1::uuid[]))"
     " DELETE FROM dp.entitlement WHERE request_id = ANY ($1::uuid[])"
 )
 
@@ -28,7 +29,8 @@ def redact(execute: Execute, links: Links, request_id: str, who: str) -> int:
     """Remove a question's text from every ledger row that holds it, and the salt; how many rows. DP005 if none does.
 
     The caller appends the link, last. A ledger row of kind `redact` keeps who asked and the digests, so that the chain
-    can still be verified. The stored answer is kept, but no question finds it again: its cache key could be guessed.
+    can still be verified. The stored integers are kept, but no question finds them again, because their cache key could
+    be guessed; how they are shown goes too, because it holds names and labels that the question made up.
     """
     rows = execute(_ROWS, ["text"], [request_id])
     if not rows:

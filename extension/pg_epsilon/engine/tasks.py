@@ -153,6 +153,25 @@ def presented(plan: Prepared, raws: Raws, groups: Groups, *, joint: bool) -> dic
     return found
 
 
+def kind(request: Request) -> str:
+    """The member of the kind that a request is of, of two the one that `prepared` takes; "block": it is of none."""
+    return next((line.member for line in reversed(TASKS) if line.member in request.kinds), "block")
+
+
+def kept(plan: Prepared, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of the members that `presented` added."""
+    found = dict(shown)
+    for task, _ in _asked(plan.request):
+        found.update(task.kept(shown))
+    return found
+
+
+def again(member: str, stored: Mapping[str, Any], raws: Raws) -> dict[str, Any]:
+    """The members of an answer document, from what `kept` returned of a kind, or of a block. No policy is needed."""
+    task = next((line.task for line in TASKS if line.member == member), None)
+    return dict(stored if task is None else task.again(stored, raws))
+
+
 def described(plan: Prepared, raw: Sequence[int] | None, *, joint: bool) -> Told:
     """What kinds say of a plan. joint: the block's aggregates are answered by one release."""
     asked = [task for task, _ in _asked(plan.request)]

@@ -116,6 +116,14 @@ class Task(Protocol[A]):
         """
         return {}
 
+    def kept(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is stored of what `present` returned; the integers are stored beside it."""
+        return shown
+
+    def again(self, stored: Mapping[str, Any], raws: Raws) -> Mapping[str, Any]:
+        """What `present` returned, from what is stored of it: in another session, under another policy."""
+        return stored
+
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
         """What may be said of it; raw: what was released, None beforehand."""
         return Told()

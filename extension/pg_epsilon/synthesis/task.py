@@ -27,3 +27,10 @@ class SynthesisTask(Task[Synthesis]):
 
     def present(self, prepared: Prepared, asked: Synthesis, raws: Raws, groups: Groups) -> Mapping[str, Any]:
         return {"synthesis": document(asked, prepared.choices[0].estimator.measures[0], raws[0])}
+
+    def kept(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All but the integers, of which there are up to four million."""
+        return {"synthesis": {name: part for name, part in shown["synthesis"].items() if name != "raw"}}
+
+    def again(self, stored: Mapping[str, Any], raws: Raws) -> Mapping[str, Any]:
+        return {"synthesis": {**stored["synthesis"], "raw": list(raws[0])}}

@@ -28,9 +28,9 @@ PLANS = frozenset({"dp_plan", "dp_decide_plan"})
 # These take the request itself and give jsonb; every other call has functions that make its request and its result.
 DIRECT = frozenset({"dp_plan", "dp_query"})
 # These are asked for as they are, of the private side: the type of their one value. They charge nothing.
-LOOKUPS = {"dp_budget_left": "numeric", "dp_request_of": "jsonb"}
+LOOKUPS = {"dp_budget_left": "numeric", "dp_request_of": "jsonb", "dp_shown": "jsonb"}
 # Of what a look-up is asked for, which travels as text.
-_LOOKED_UP = {"dp_request_of": "::text::uuid"}
+_LOOKED_UP = {"dp_request_of": "::text::uuid", "dp_shown": "::text::uuid"}
 # Arguments of dp_sum_workload, from the third on, that may be sub-queries over public and temporary tables.
 ARRAYS = ("thresholds", "ranges", "workload")
 _VALUES = (enums.SubLinkType.ARRAY_SUBLINK, enums.SubLinkType.EXPR_SUBLINK)

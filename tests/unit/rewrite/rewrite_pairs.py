@@ -54,7 +54,7 @@ NAMES = Names(
         {
             *("dp_budget_left", "dp_count", "dp_group_by", "dp_high", "dp_low", "dp_plan", "dp_query", "dp_stderr"),
             *("dp_sum", "dp_bound", "dp_decision", "dp_decide", "dp_decide_detail", "dp_decide_plan"),
-            *("dp_sum_workload", "dp_request_of"),
+            *("dp_sum_workload", "dp_request_of", "dp_shown"),
         }
     ),
     public=frozenset({("ref", "levels"), ("ref", "regions")}),
