@@ -17,6 +17,7 @@ from report import Row, paired, publish, row  # noqa: E402
 
 from fix_cluster import private_cluster, standard  # noqa: E402
 from fix_echo import echo_tree, foreign_files  # noqa: E402
+from fix_ledger import Connection  # noqa: E402
 
 BEFORE = "6788cd7"
 PAIRS = 300
@@ -44,7 +45,20 @@ def costs() -> list[Row]:
                 new, old, ratio = paired(partial(now.execute, question), partial(then.execute, question), PAIRS)
                 note = f"ms; median ratio of {PAIRS} pairs with {BEFORE}; target {RATIO}"
                 rows.append(row(metric, 1000 * new, 1000 * old, note, ratio))
+        with ours.connect() as root:
+            rows.append(_stored(root))
     return rows
+
+
+def _stored(root: Connection) -> Row:
+    """What is stored of the grouped release so that it can be shown again, beside its integers."""
+    size = "octet_length((r.answer -> '{}')::text)".format
+    found = root.execute(
+        f"SELECT {size('presentation')}, {size('raw')} FROM dp.release r JOIN dp.ledger l USING (request_id)"
+        " WHERE l.call = 'dp_group_by' LIMIT 1"
+    ).fetchone()
+    assert found is not None
+    return row("presentation_bytes", *found, "bytes of JSON, 12 groups of one sum; the baseline is the integers")
 
 
 def main() -> None:
