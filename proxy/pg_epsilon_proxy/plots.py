@@ -1,6 +1,7 @@
-"""`pg-epsilon plot workload`: an answered workload as a picture, asked for as the analyst who paid for it.
+"""`pg-epsilon plot workload`: an answered workload as a picture, asked for as an analyst who was answered.
 
-Nothing is paid: the request is found by its id, and its answer is asked for only while the release is served.
+Nothing is paid: dp_shown shows the stored answer, whatever became of the policy. Each method's error of every query is
+asked for only while the release is served; otherwise each method's mean error is drawn, which is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_METHODS = 10  # lines that can be told apart
 
 
 class NothingToPlot(ConfigError):
-    """There is no such answered workload of one's own."""
+    """There is no such answered workload that this role may see."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Answered:
     """What is drawn.
 
     rows: query, low_edge, high_edge, sum, count, avg, stderr, low, high, as dp_sum_workload gives them.
-    facts: theta, strategy and data, as the NOTICE says; errors: per method, the predicted standard deviation of every
-    query's noise.
+    facts: theta, strategy, data and every method's expected error, as the NOTICE says; errors: per method, the
+    predicted standard deviation of every query's noise; empty where it is not known.
     """
 
     rows: Sequence[Sequence[Any]]
@@ -70,24 +71,35 @@ async def connect(config: Config, dsn: str | None, user: str | None) -> Any:
 
 
 async def fetch(connection: Any, identifier: str) -> Answered:
-    """The answer of a workload that this role paid for. Error: NothingToPlot; nothing is charged in any case."""
-    text = await connection.fetchval("SELECT dp.dp_request_of($1::uuid)::text", identifier)
-    if text is None:
-        raise NothingToPlot(
-            f"no request of yours has the id {identifier}: SELECT request_id, question FROM dp.spending"
-        )
-    request = {**json.loads(text), "fresh": False, "bars": True}  # with bars, the errors of every method
-    asked = json.dumps(request)
-    plan = json.loads(await connection.fetchval("SELECT dp.dp_plan($1::jsonb)::text", asked))
-    if plan.get("workload") is None:
+    """The answer of a workload that was given to this role. Error: NothingToPlot; nothing is charged in any case."""
+    try:
+        told = json.loads(await connection.fetchval("SELECT dp.dp_shown($1::uuid)::text", identifier))
+    except asyncpg.PostgresError as error:
+        if error.sqlstate not in ("42501", "DP006"):
+            raise
+        raise NothingToPlot(f"{error}. {getattr(error, 'hint', None) or ''}".strip()) from None
+    if told.get("workload") is None:
         raise NothingToPlot(f"request {identifier} is no workload of sums")
-    if (plan.get("charge") or {}).get("worst"):
-        raise NothingToPlot(f"the answer to {identifier} is served no more: to ask again would be charged")
-    answer = json.loads(await connection.fetchval("SELECT dp.dp_query($1::jsonb)::text", asked))
-    found = answer["workload"]
+    text = await connection.fetchval("SELECT dp.dp_request_of($1::uuid)::text", identifier)
+    request = json.loads(text) if text is not None else {"aggregates": []}
+    errors = await _errors(connection, request) if text is not None else {}
     sums = [one for one in request["aggregates"] if isinstance(one, dict) and one.get("function") == "sum"]
     value = str(sums[0]["argument"]) if sums else "the value"
-    return Answered(found["rows"], answer["notice"]["workload"], found.get("errors") or {}, value)
+    return Answered(told["workload"]["rows"], told["facts"]["workload"], errors, value)
+
+
+async def _errors(connection: Any, request: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
+    """Every method's errors, which come with bars; empty where asking again would cost anything, or is refused."""
+    asked = json.dumps({**request, "fresh": False, "bars": True})
+    try:
+        plan = json.loads(await connection.fetchval("SELECT dp.dp_plan($1::jsonb)::text", asked))
+        if (plan.get("charge") or {}).get("worst"):
+            return {}
+        answer = json.loads(await connection.fetchval("SELECT dp.dp_query($1::jsonb)::text", asked))
+    except asyncpg.PostgresError:
+        return {}
+    found: Mapping[str, Sequence[float]] = answer["workload"].get("errors") or {}
+    return found
 
 
 def draw(answered: Answered, output: str) -> None:
@@ -109,13 +121,24 @@ def draw(answered: Answered, output: str) -> None:
         label = f"{name} (drawn)" if chosen else name
         right.plot(x, [errors[number] for number in order], marker="o", markersize=3, label=label, **style)
     right.set_title("predicted standard deviation of the noise, by method", fontsize=10)
+    right.set_xlabel(words)
     if listed:
         right.set_yscale("log")
         right.legend(fontsize=7)
+    else:
+        _means(right, answered.facts)
+    left.set_xlabel(words)
     for axis in (left, right):
-        axis.set_xlabel(words)
         axis.grid(alpha=0.25)
     figure.savefig(output, dpi=130)
+
+
+def _means(axis: Any, facts: Mapping[str, Any]) -> None:
+    """A bar for each method: its root mean squared error over all queries, as it was predicted."""
+    listed = list(reversed(facts.get("candidates", [])[:MOST_METHODS]))
+    names = [f"{one['strategy']}{' (drawn)' if one['strategy'] == facts.get('strategy') else ''}" for one in listed]
+    axis.barh(names, [one["expected_rmse"] for one in listed])
+    axis.set_xlabel("root mean square over all queries")
 
 
 def _answers(axis: Any, rows: Sequence[Sequence[Any]], x: Sequence[float]) -> None:
