@@ -245,6 +245,8 @@ async def _request(block: Block, inputs: Inputs, io: SessionIO) -> dict[str, Any
     request: dict[str, Any] = json.loads(rows[0][0])
     if block.queries and (cells := workloads.cells(request)) > workloads.MOST_CELLS:
         raise refusals.cells(cells, workloads.MOST_CELLS)
+    if "of" in request and request["of"] is None:  # about the session's last release, of which the facade knows nothing
+        request["of"] = io.last.release
     return request
 
 

@@ -36,6 +36,7 @@ class FakeUpstream:
         self.refuse_at: int | None = None
         self.bars: Any = None
         self.decisions: Any = None
+        self.more: dict[str, Any] = {}
 
     async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         if self.refuse_at == len(self.requests):
@@ -44,7 +45,14 @@ class FakeUpstream:
         self.timeouts.append(timeout)
         notice = {"mechanism": "laplace", "charge": {"epsilon": "0.1"}, "margin": 30, "confidence": 0.95}
         rows = self.rows_of(request)
-        return {"columns": [], "rows": rows, "notice": notice, "bars": self.bars, "decisions": self.decisions}
+        return {
+            "columns": [],
+            "rows": rows,
+            "notice": notice,
+            "bars": self.bars,
+            "decisions": self.decisions,
+            **self.more,
+        }
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         self.planned.append(request)

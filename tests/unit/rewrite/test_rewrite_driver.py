@@ -500,6 +500,24 @@ async def test_an_explicit_calls_request_comes_from_the_facade() -> None:
     assert text.startswith('SELECT dp.dp_count_result(CAST($pge${"columns": [], "rows": [["7"]], ')
 
 
+async def test_a_call_about_a_release_is_about_the_sessions_last_one() -> None:
+    """Unless it names one, or asks about none; and an answer without groups is no such release."""
+    io = FakeIO()
+    for name, keys, of, expected in (
+        ("first", 1, None, None),
+        ("second", 0, None, "first"),
+        ("third", 2, "named", "named"),
+        ("fourth", 0, None, "third"),
+    ):
+        io.request = {"from": {"schema": "public", "name": "adult"}, "aggregates": [1], "of": of}
+        io.upstream.more = {"request_id": name, "keys": keys}
+        await answered(io, "SELECT dp_count('adult', epsilon => 0.1)")
+        assert io.upstream.requests[-1]["of"] == expected
+    del io.request["of"]
+    await answered(io, "SELECT dp_count('adult', epsilon => 0.1)")
+    assert "of" not in io.upstream.requests[-1]
+
+
 async def test_dp_plan_charges_nothing() -> None:
     io = FakeIO()
     await answered(io, "SELECT dp_plan(dp_count_request('adult'))")
