@@ -103,6 +103,9 @@ def test_a_repeat_is_free_and_a_fresh_one_is_paid(cluster: Cluster, alice: Conne
         assert alice.execute(ASKED).fetchall() == rows
         with cluster.connect("bob") as bob:
             assert bob.execute(ASKED).fetchall() == rows
+    answer = one(alice, "SELECT dp.dp_query(dp.dp_echo_request('people', 'sex', epsilon => 0.5))")
+    shown = one(alice, "SELECT dp.dp_shown(%s)", answer["request_id"])
+    assert (shown["echo"], shown["rows"]) == (answer["echo"], answer["rows"])
     fresh = alice.execute(ASKED.replace(")", ", fresh => true)")).fetchall()
     assert near(fresh, SEX)
     assert spent(cluster) - before == 1

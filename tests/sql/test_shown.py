@@ -14,9 +14,12 @@ import pytest
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import Connection, no_charge, one, refused
 from fix_privacy import HERE, audit_cluster
+from fix_tpch import load_graph, power_law_graph
 from privacy.decide_questions import SESSIONS as DECIDED
 from privacy.questions import SESSIONS
 from privacy.replay import ask, requests
+from privacy.test_replay_joins import ASKED as JOINS
+from privacy.test_replay_joins import VERTICES
 from privacy.test_replay_synthesis import PLANNER
 from privacy.test_replay_synthesis import SESSIONS as SYNTHESES
 from privacy.test_replay_synthesis import asked as syntheses
@@ -31,6 +34,7 @@ ASKED: dict[str, list[str]] = {
     "workloads": list(WORKLOADS),
     "syntheses": list(SYNTHESES),
     "decisions": list(DECIDED),
+    "joins": ["graph"],
 }
 
 
@@ -60,10 +64,7 @@ def given(cluster: Cluster, kind: str, session: str) -> list[dict[str, Any]]:
     """What a session of the audits was answered, as installed."""
     answers = []
     with cluster.connect(autocommit=False) as root:
-        if kind == "syntheses":
-            asked = syntheses(session)
-        else:
-            asked = requests(root, DECIDED[session][2] if kind == "decisions" else _questions(kind)[session])
+        asked = syntheses(session) if kind == "syntheses" else requests(root, _questions(kind, session))
         root.commit()
         for (who, *_), request in asked:
             reply = ask(root, str(uuid.uuid4()), who, request)
@@ -73,8 +74,10 @@ def given(cluster: Cluster, kind: str, session: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _questions(kind: str) -> Any:
-    return SESSIONS if kind == "blocks" else WORKLOADS
+def _questions(kind: str, session: str) -> Any:
+    if kind == "joins":
+        return JOINS
+    return DECIDED[session][2] if kind == "decisions" else {"blocks": SESSIONS, "workloads": WORKLOADS}[kind][session]
 
 
 def move_the_policy(cluster: Cluster, column: str) -> None:
@@ -94,6 +97,8 @@ def move_the_policy(cluster: Cluster, column: str) -> None:
 def audits() -> Iterator[Cluster]:
     with audit_cluster() as running:
         running.psql((HERE / "decide_tables.sql").read_text(), user="boss")
+        load_graph(running, power_law_graph(VERTICES, 60, 5))
+        running.execute("UPDATE dp.relation_policy SET max_rows_per_unit = 16 WHERE relation = 'edge'::regclass")
         running.psql("".join(f"CALL dp.allot('{PLANNER}', '{dataset}', epsilon => 8);" for dataset in SYNTHESES))
         yield running
 
