@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 _INTS = ["i2", "i4", "i8", "0", "1", "-1", "7", "-32768", "2147483647", "9223372036854775807", "NULL"]
 _EXACT = [*_INTS, "n", "np", "1.50", "-0.001", "99999999999999999999"]
-_TEXTS = ["t", "v", "'a'", "'A'", "''", "'é'", "NULL", "' x '"]
+_TEXTS = ["t", "v", "bp", "'a'", "'A'", "''", "'é'", "NULL", "' x '", "'ab '::varchar", "'a  '::bpchar", "'ab '::text"]
 _STAMPS = [
     "ts",
     "tz",
@@ -37,6 +37,7 @@ def numbers() -> st.SearchStrategy[str]:
             _join("{}(n, {})", _one(["round", "trunc"]), _one(["0", "1", "-2"])),
             _join("coalesce({}, {})", inner, inner),
             _join("{}({}, {})", _one(["greatest", "least", "nullif"]), inner, inner),
+            _join("div({}, {})", inner, _one(["7", "-3", "2.5", "NULLIF(i2, 0)"])),
             _join("CASE WHEN {} > {} THEN {} ELSE {} END", inner, inner, inner, inner),
             _join("{}({})", _one(["length", "octet_length"]), texts()),
             _join("extract({} from {})", _one(_FIELDS), _one(["d", "ts", "tz"])),
@@ -55,7 +56,9 @@ def texts() -> st.SearchStrategy[str]:
             _join("substring({} from {} for {})", inner, _one("013"), _one("025")),
             _join("trim(both {} from {})", _one(["'x'", "' '", "''", "'é '"]), inner),
             _join("coalesce({}, {})", inner, inner),
-            _join("CASE {} WHEN {} THEN {} END", inner, inner, inner),
+            _join("CASE {} WHEN {} THEN {} ELSE {} END", inner, inner, inner, inner),
+            _join("{}({}, {})", _one(["greatest", "least", "nullif"]), inner, inner),
+            _join("({})::{}", inner, _one(["text", "varchar", "bpchar"])),
             _join("({})::text", _one(["i4", "b", "u", "m", "bp"])),
         )
 
@@ -84,6 +87,8 @@ def predicates() -> st.SearchStrategy[str]:
             _one(["LIKE", "ILIKE", "NOT LIKE", "NOT ILIKE"]),
             _one(["'%a%'", "'A_'", "'!%' ESCAPE '!'", r"'\%%'", "''", "'%É%ß%'"]),
         ),
+        _join("({} {} ({}, {}, {}))", texts(), _one(["IN", "NOT IN"]), *[_one(_TEXTS)] * 3),
+        _join("({} {} (ARRAY[{}, {}]))", texts(), _one(["= ANY", "<> ALL"]), *[_one(_TEXTS[3:])] * 2),
         _join("({} {} ({}, {}, {}))", numbers(), _one(["IN", "NOT IN"]), *[_one(_EXACT)] * 3),
         _join(
             "({} {} {} AND {})", numbers(), _one(["BETWEEN", "NOT BETWEEN", "BETWEEN SYMMETRIC"]), *[_one(_EXACT)] * 2

@@ -170,6 +170,16 @@ def hostile_server() -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+_PADDED = (
+    ("", " ", "  "),
+    ("a", "a  ", "a"),
+    ("a", "a", "a  "),
+    ("ab", "ab ", "ab "),
+    ("ab", "b", "ab   "),
+    ("b", "ab ", "b"),
+)
+
+
 def _fill(server: Server) -> None:
     labels = ", ".join("'" + label.replace("'", "''") + "'" for label in LABELS)
     with server.connect(path="public") as connection:
@@ -183,6 +193,11 @@ def _fill(server: Server) -> None:
                 for i, (_, values) in enumerate(COLUMNS.values())
             ]
             connection.execute(f"INSERT INTO hostile VALUES ({row}, {', '.join(values)}, 'Aé')")
+        # strings that are equal as bpchar and not as text, in both arms of a CASE
+        for row, (bp, v, t) in enumerate(_PADDED, ROWS):
+            for number, sign in ((2 * row, 1), (2 * row + 1, -9)):
+                values = f"{number}, {sign}, '{bp}', '{v}', '{t}', 'Aé'"
+                connection.execute(f"INSERT INTO hostile (id, i4, bp, v, t, tn) VALUES ({values})")
         connection.execute(_ORACLE)
     for database, text in (("latin1", r"convert_from('\xe9c6a0ff41'::bytea, 'LATIN1')"), ("ascii", "'x'")):
         with server.connect(database, path="public") as connection:

@@ -87,13 +87,26 @@ def arithmetic(ctx: Context, node: Any, operator: str, left: Term, right: Term) 
     whole = left.kind is Kind.INT and right.kind is Kind.INT
     columns = left.columns | right.columns
     a, b = numeric_sql(left), numeric_sql(right)
-    if operator in "/%" and not right.nonzero and not right.null:
-        raise ctx.refuse(node, "the divisor may be zero", "Divide by a non-zero constant or by NULLIF(x, 0).")
+    if operator in "/%":
+        _require_divisor(ctx, node, right)
     if operator in "+*" and a > b:
         a, b = b, a
     size = bounded(ctx, node, _size(operator, first, second, whole))
     sql = f"pg_catalog.div({a}, {b})" if operator == "/" and whole else f"({a} {operator} {b})"
     return Term(sql, WIDE if whole else NUMERIC, columns, size=size)
+
+
+def quotient(ctx: Context, node: Any, left: Term, right: Term) -> Term:
+    """Return div(left, right): the integer part of a quotient, a numeric whatever the operands are."""
+    first, second = require_bounded(ctx, node, left), require_bounded(ctx, node, right)
+    _require_divisor(ctx, node, right)
+    sql = f"pg_catalog.div({numeric_sql(left)}, {numeric_sql(right)})"
+    return Term(sql, NUMERIC, left.columns | right.columns, size=bounded(ctx, node, (first[0] + second[1] + 1, 0)))
+
+
+def _require_divisor(ctx: Context, node: Any, right: Term) -> None:
+    if not right.nonzero and not right.null:
+        raise ctx.refuse(node, "the divisor may be zero", "Divide by a non-zero constant or by NULLIF(x, 0).")
 
 
 def _size(operator: str, a: tuple[int, int], b: tuple[int, int], whole: bool) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pg_epsilon.query.arithmetic import numeric_sql
-from pg_epsilon.query.compare import fits_float
+from pg_epsilon.query.compare import as_string, fits_float
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, enum_text, fold_term, identifier, untyped
 from pg_epsilon.query.parse import ast
@@ -27,6 +27,7 @@ from pg_epsilon.query.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     UUID,
+    VARCHAR,
     Kind,
     Term,
     Type,
@@ -43,7 +44,7 @@ _NAMES = {
     "float4": FLOAT4,
     "float8": FLOAT8,
     "text": TEXT,
-    "varchar": TEXT,
+    "varchar": VARCHAR,
     "bpchar": BPCHAR,
     "date": DATE,
     "timestamp": TIMESTAMP,
@@ -160,7 +161,7 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
     if term.kind is Kind.UNKNOWN:
         term = coerce(ctx, origin, term, type_)
     if term.type == type_ and not modified:
-        return term
+        return replace(term, type=type_)
     if type_.kind is Kind.ENUM:
         raise ctx.refuse(node, "only a string constant can be cast to an enum", "Write the label in quotes.")
     return fold_term(ctx, origin, Term(f"{term.sql}::{name}", type_))
@@ -211,11 +212,11 @@ def _to_float(ctx: Context, node: Any, term: Term, type_: Type) -> Term | None:
 
 
 def _to_text(ctx: Context, node: Any, term: Term, type_: Type) -> Term | None:
+    result = replace(type_, collation=term.type.collation, deterministic=term.type.deterministic)
+    if term.kind is Kind.TEXT:
+        return as_string(term, result)
     if type_.name == BPCHAR.name:
-        return term if term.type.name == BPCHAR.name else None
-    if term.kind is Kind.TEXT and term.type.name == TEXT.name:
-        return term
-    result = replace(TEXT, collation=term.type.collation, deterministic=term.type.deterministic)
+        return None
     text = enum_text(term.sql) if term.kind is Kind.ENUM else f"{term.sql}::{TEXT.name}"
     return Term(text, result, term.columns)
 

@@ -23,6 +23,7 @@ from pg_epsilon.query.types import (
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
+    VARCHAR,
     WIDE,
     Kind,
     Term,
@@ -125,6 +126,7 @@ def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negate
 
 def _list_type(ctx: Context, node: Any, left: Term, elements: Sequence[Term], array: bool) -> Sequence[Term]:
     """Find the one type that PostgreSQL gives a list: IN converts it together with the left side, an array alone."""
+    elements = _strings(ctx, node, left, elements, array)
     constants = all(term.literal for term in elements)
     if not constants or len(elements) < 2:
         return elements
@@ -133,6 +135,17 @@ def _list_type(ctx: Context, node: Any, left: Term, elements: Sequence[Term], ar
     if any(term.kind is Kind.FLOAT for term in elements):
         return [to_float(ctx, node, term) if term.kind in EXACT else term for term in elements]
     return elements
+
+
+def _strings(ctx: Context, node: Any, left: Term, elements: Sequence[Term], array: bool) -> Sequence[Term]:
+    """Two constants or more of a list, and all elements of an array, have one type; others are compared alone."""
+    alike = elements if array else [term for term in elements if term.constant]
+    kinds = {term.kind for term in (left, *alike)}
+    types = [term.type for term in (alike if array else (left, *alike)) if term.kind is Kind.TEXT]
+    if not types or not kinds <= {Kind.TEXT, Kind.UNKNOWN} or (len(alike) < 2 and not array):
+        return elements
+    type_ = string_type(types, operator=False)
+    return [as_string(coerce(ctx, node, term, type_), type_) if array or term.constant else term for term in elements]
 
 
 def between(ctx: Context, node: Any, value: Term, bounds: tuple[Term, Term], symmetric: bool, negated: bool) -> Term:
@@ -153,19 +166,24 @@ def pair(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Term, Term]:
     """Bring two operands of a comparison to types between which PostgreSQL compares without a failing conversion."""
     if {left.kind, right.kind} <= MOMENTS and left.kind is not right.kind:
         return _align_moments(ctx, node, left, right)
-    (left, right), _ = settle(ctx, node, (left, right), strict=False)
+    (left, right), _ = settle(ctx, node, (left, right), strict=False, operator=True)
     return left, right
 
 
-def settle(ctx: Context, node: Any, terms: Sequence[Term], strict: bool = True) -> tuple[tuple[Term, ...], Type]:
-    """Give operands one common type; `strict` also rules out the conversions that only a comparison can do without."""
+def settle(
+    ctx: Context, node: Any, terms: Sequence[Term], strict: bool = True, *, operator: bool = False
+) -> tuple[tuple[Term, ...], Type]:
+    """Give operands one common type; `strict` also rules out the conversions that only a comparison can do without.
+
+    operator: the terms are the two sides of one, which PostgreSQL chooses by other rules than the type of a list.
+    """
     kinds = {term.kind for term in terms} - {Kind.UNKNOWN}
     if not kinds:
         kinds = {Kind.TEXT}
     if kinds <= NUMBERS:
         return _settle_numbers(ctx, node, terms, strict)
     if kinds == {Kind.TEXT}:
-        return _settle_text(ctx, node, terms)
+        return _settle_text(ctx, node, terms, operator)
     typed = {term.type for term in terms if term.kind is not Kind.UNKNOWN}
     if len(kinds) > 1 or len({type_.name for type_ in typed}) > 1:
         names = " and ".join(sorted({type_.name.removeprefix("pg_catalog.") for type_ in typed}))
@@ -218,22 +236,41 @@ def fits_float(term: Term) -> bool:
     return term.size is not None and max(term.size) <= MAX_DIGITS
 
 
-def _settle_text(ctx: Context, node: Any, terms: Sequence[Term]) -> tuple[tuple[Term, ...], Type]:
+def _settle_text(ctx: Context, node: Any, terms: Sequence[Term], operator: bool) -> tuple[tuple[Term, ...], Type]:
     columns = [term.type for term in terms if not term.constant]
     if len({(type_.collation, type_.deterministic) for type_ in columns}) > 1:
         raise ctx.refuse(node, "the columns have different collations", "Compare each with a constant.")
-    padded = {term.type.name == BPCHAR.name for term in terms if term.kind is Kind.TEXT}
-    base = BPCHAR if padded == {True} else TEXT
+    base = string_type([term.type for term in terms if term.kind is Kind.TEXT], operator)
     collation, deterministic = (columns[0].collation, columns[0].deterministic) if columns else (None, True)
     type_ = replace(base, collation=collation, deterministic=deterministic)
-    settled = []
-    for term in terms:
-        term = coerce(ctx, node, term, type_)
-        if term.type.name != type_.name:  # bpchar loses its padding before it meets text
-            sql = f"{term.sql}::{type_.name}"
-            term = replace(term, sql=sql, type=type_, literal=False, value=None, column=None, results=None)
-        settled.append(term)
-    return tuple(settled), type_
+    return tuple(as_string(coerce(ctx, node, term, type_), type_) for term in terms), type_
+
+
+def string_type(types: Sequence[Type], operator: bool) -> Type:
+    """TEXT, VARCHAR or BPCHAR: what PostgreSQL takes for strings of several types.
+
+    An operator between bpchar and text is text's, because text is the preferred type; one between bpchar and varchar is
+    bpchar's, because that is exact on one side (func_select_candidate). A list has the type of its first string: each
+    converts to each other one implicitly (select_common_type).
+    """
+    if not operator:
+        first = types[0] if types else TEXT
+        return BPCHAR if first.name == BPCHAR.name else VARCHAR if first.varying else TEXT
+    padded = any(one.name == BPCHAR.name for one in types)
+    plain = any(one.name == TEXT.name and not one.varying for one in types)
+    return BPCHAR if padded and not plain else TEXT
+
+
+def as_string(term: Term, type_: Type) -> Term:
+    """A string as one of another type: what was bpchar loses its padding, what becomes it may keep blanks that mean
+    nothing any more."""
+    if term.type.name == type_.name:
+        return replace(term, type=replace(term.type, varying=type_.varying))
+    if term.literal:
+        value = term.value if term.value is None or type_.name == BPCHAR.name else term.value.rstrip(" ")
+        return replace(literal(type_, value), origin=term.origin)
+    sql = f"{term.sql}::{type_.name}"
+    return replace(term, sql=sql, type=type_, column=None, results=None)
 
 
 def _align_moments(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Term, Term]:

@@ -192,7 +192,8 @@ def _case(ctx: Context, node: Any) -> Term:
         conditions.append(boolean(ctx, when, test))
         results.append(ctx.compile(when.result))
     results.append(ctx.compile(node.defresult) if node.defresult is not None else untyped(None))
-    settled, type_ = settle(ctx, node, results)
+    (last, *rest), type_ = settle(ctx, node, (results[-1], *results[:-1]))  # ELSE is the first to say the type
+    settled = (*rest, last)
     arms = "".join(f" WHEN {c.sql} THEN {r.sql}" for c, r in zip(conditions, settled, strict=False))
     columns = columns_of(conditions) | columns_of(settled)
     known = settled if all(term.literal for term in settled) else None
@@ -253,7 +254,7 @@ def _joined(ctx: Context, node: Any) -> Term:
 
 
 def _nullif(ctx: Context, node: Any) -> Term:
-    (left, right), type_ = settle(ctx, node, [ctx.compile(node.lexpr), ctx.compile(node.rexpr)])
+    (left, right), type_ = settle(ctx, node, [ctx.compile(node.lexpr), ctx.compile(node.rexpr)], operator=True)
     sql = f"NULLIF({left.sql}, {right.sql})"
     return Term(sql, type_, left.columns | right.columns, size=left.size, nonzero=is_zero(right))
 
@@ -278,6 +279,9 @@ def _any(ctx: Context, node: Any) -> Term:
     elements = array_elements(ctx, node.rexpr)
     if not elements:
         return literal(BOOL, "true" if wanted[1] else "false")
+    untyped_array = type(node.rexpr) is ast.A_ArrayExpr and all(one.kind is Kind.UNKNOWN for one in elements)
+    if untyped_array and left.kind is Kind.TEXT:  # ARRAY['a', 'b'] is text[], where '{a,b}' is of the left side's type
+        elements = [coerce(ctx, node, one, TEXT) for one in elements]
     return compare.member(ctx, node, left, elements, wanted[1], array=True)
 
 

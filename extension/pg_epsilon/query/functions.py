@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from pg_epsilon.query import temporal
-from pg_epsilon.query.arithmetic import arithmetic, bounded, numeric_sql, require_bounded
-from pg_epsilon.query.compare import settle
+from pg_epsilon.query.arithmetic import arithmetic, bounded, numeric_sql, quotient, require_bounded
+from pg_epsilon.query.compare import as_string, settle
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, to_float
 from pg_epsilon.query.types import (
@@ -145,7 +145,7 @@ def _search(name: str) -> tuple[str, Handler]:
     def compile_(ctx: Context, node: Any, args: Arguments) -> Term:
         _arity(ctx, node, args, 2)
         terms = [text_argument(ctx, arg, ctx.compile(arg)) for arg in args]
-        (subject, part), _ = settle(ctx, node, terms)
+        (subject, part), _ = settle(ctx, node, [as_string(term, _text_type(term)) for term in terms])
         result, size = (BOOL, None) if name == "starts_with" else (INT4, (10, 0))
         sql = f"pg_catalog.{name}({_plain(subject)}, {_plain(part)})"
         return Term(sql, result, subject.columns | part.columns, size=size)
@@ -194,6 +194,18 @@ def _rounding(name: str, digits: bool) -> Handler:
     return compile_
 
 
+def _div(ctx: Context, node: Any, args: Arguments) -> Term:
+    """The quotient cut towards zero: of numerics alone, to which PostgreSQL converts integers."""
+    _arity(ctx, node, args, 2)
+    left, right = (_exact(ctx, arg) for arg in args)
+    return quotient(ctx, node, left, right)
+
+
+def _exact(ctx: Context, node: Any) -> Term:
+    term = ctx.compile(node)
+    return coerce(ctx, node, term, NUMERIC) if term.kind is Kind.UNKNOWN else term
+
+
 def _operator(operator: str) -> Handler:
     def compile_(ctx: Context, node: Any, args: Arguments) -> Term:
         _arity(ctx, node, args, 2)
@@ -231,7 +243,7 @@ FUNCTIONS: dict[str, Handler] = {
     "ceiling": _rounding("ceil", False),
     "char_length": _length("length"),
     "character_length": _length("length"),
-    "div": _operator("/"),
+    "div": _div,
     "floor": _rounding("floor", False),
     "left": _cut("left", 2),
     "length": _length("length"),

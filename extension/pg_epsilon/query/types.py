@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -46,13 +46,17 @@ MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 @dataclass(frozen=True)
 class Type:
-    """A type as the generated SQL has it: `name` is what follows `::` (an enum's name comes from the catalog)."""
+    """A type as the generated SQL has it: `name` is what follows `::` (an enum's name comes from the catalog).
+
+    varying: varchar, which is text but where it meets bpchar (compare.py).
+    """
 
     kind: Kind
     name: str
     collation: str | None = None
     deterministic: bool = True
     labels: tuple[str, ...] | None = None
+    varying: bool = field(default=False, compare=False)
 
 
 BOOL = Type(Kind.BOOL, "pg_catalog.bool")
@@ -64,6 +68,7 @@ NUMERIC = Type(Kind.NUMERIC, "pg_catalog.numeric")
 FLOAT4 = Type(Kind.FLOAT, "pg_catalog.float4")
 FLOAT8 = Type(Kind.FLOAT, "pg_catalog.float8")
 TEXT = Type(Kind.TEXT, "pg_catalog.text")
+VARCHAR = Type(Kind.TEXT, "pg_catalog.text", varying=True)
 BPCHAR = Type(Kind.TEXT, "pg_catalog.bpchar")
 DATE = Type(Kind.DATE, "pg_catalog.date")
 TIMESTAMP = Type(Kind.TIMESTAMP, "pg_catalog.timestamp")
@@ -83,7 +88,7 @@ _BY_OID = {
     700: FLOAT4,
     701: FLOAT8,
     25: TEXT,
-    1043: TEXT,
+    1043: VARCHAR,
     1042: BPCHAR,
     1082: DATE,
     1114: TIMESTAMP,
@@ -106,7 +111,7 @@ def type_of(column: Column) -> Type:
     if base is None:
         return Type(Kind.OTHER, column.type_name)
     if base.kind is Kind.TEXT:
-        return Type(Kind.TEXT, base.name, column.collation, column.collation_deterministic)
+        return replace(base, collation=column.collation, deterministic=column.collation_deterministic)
     return base
 
 

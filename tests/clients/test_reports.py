@@ -1,0 +1,93 @@
+"""What public reports of analysts, DBAs and tools ask means what it means in PostgreSQL, through the proxy.
+
+Every statement is asked of PostgreSQL too, by the owner: the numbers are equal, because at epsilon 30 the noise of a
+count is 0 with probability 1 - 2e-13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import fix_chance
+from fix_cluster import ROOT
+from fix_ledger import one
+from fix_stack import Stack, stack_at_work
+
+Connection = psycopg.Connection[Any]
+EPSILON = 30
+# Of numerics, div cuts towards zero, and is a numeric whatever its operands are.
+DIVIDED = [
+    "div(price, 7) = 3",
+    "div(qty::numeric, 7) = 3",
+    "div(price, 100) = 0",
+    "div(qty, 7) / 2 > 1.4",
+    "div(price, nullif(qty, 0)) = 1",
+    "div(-price, 7) = -3",
+]
+# Between char(n) and varchar blanks at the end mean nothing, as between char(n) and char(n); text keeps them.
+PADDED = [
+    "code = vcode",
+    "code < vcode",
+    "code = 'ab   '::varchar",
+    "code = 'ab   '::text",
+    "code IN ('x    '::varchar, 'zz'::varchar)",
+    "code IN ('x    '::text, 'zz'::text)",
+    "code IN ('x    '::text)",
+    "nullif(code, vcode) IS NULL",
+    "code IS NOT DISTINCT FROM vcode",
+    "greatest(code, vcode) = vcode",
+    "coalesce(code, vcode) = vcode",
+    "coalesce(vcode, code) = 'abc'",
+    "CASE WHEN qty > 9 THEN vcode ELSE code END = 'x '",
+    "vcode::text = code",
+    "code = ANY (ARRAY['x  '::varchar, 'ab'])",
+    "code = ANY (ARRAY['x  ', 'ab'])",
+]
+# A count for each predicate, and for each type of a parameter.
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / EPSILON, 0, len(DIVIDED) + len(PADDED) + 1 + 4))
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with stack_at_work() as running:
+        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
+        synced = running.cli("facade", "sync")
+        assert synced.returncode == 0, synced.stderr
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alice(stack: Stack) -> Iterator[Connection]:
+    with stack.connect("alice") as session:
+        session.execute(f"SET dp.epsilon = {EPSILON}")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def owner(stack: Stack) -> Iterator[Connection]:
+    with stack.cluster.connect() as session:
+        yield session
+
+
+@pytest.mark.parametrize("predicate", [*DIVIDED, *PADDED])
+def test_a_predicate_means_what_it_means_in_postgresql(alice: Connection, owner: Connection, predicate: str) -> None:
+    sql = f"SELECT count(*) FROM shop WHERE {predicate}"
+    assert one(alice, sql) == one(owner, sql)
+
+
+def test_a_direct_call_means_it_too(stack: Stack, owner: Connection) -> None:
+    with stack.cluster.connect("alice") as alice:
+        found = one(alice, f"SELECT dp.dp_count('shop', 'div(price, 100) = 0', epsilon => {EPSILON})")
+    assert found == one(owner, "SELECT count(*) FROM shop WHERE div(price, 100) = 0") == 400
+
+
+@pytest.mark.parametrize("type_", [0, 25, 1042, 1043])
+def test_a_padded_parameter_of_every_string_type(alice: Connection, owner: Connection, type_: int) -> None:
+    """JDBC sends strings as varchar (1043)."""
+    sql, value = b"SELECT count(*) FROM shop WHERE code = $1", [b"ab   "]
+    ours, theirs = (side.pgconn.exec_params(sql, value, [type_]) for side in (alice, owner))
+    assert ours.get_value(0, 0) == theirs.get_value(0, 0), ours.error_message
