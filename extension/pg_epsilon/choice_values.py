@@ -32,7 +32,7 @@ def average(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
 
 
 def _present(aggregate: Aggregate) -> Statistic:
-    return Statistic(ROWS, aggregate.argument, aggregate.filter)
+    return Statistic(ROWS, aggregate.present, aggregate.filter)
 
 
 def spread(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:

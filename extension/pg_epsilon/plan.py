@@ -213,6 +213,8 @@ def warnings_of(plan: Plan) -> list[str]:
         for a in request.aggregates
         if a.lattice is not None and (a.lattice.rounds or a.parameters.resolution is not None)
     }
+    if any(a.lattice is not None and a.lattice.nan is not None for a in request.aggregates):
+        warnings.append("NaN is left out, as NULL is")
     warnings += [f"values are rounded to steps of {float(step):g}" for step in sorted(steps)]
     warnings += dict.fromkeys(warning for choice in plan.choices for warning in choice.warnings)
     return warnings

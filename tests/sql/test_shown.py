@@ -233,7 +233,7 @@ def test_a_release_of_an_older_version_is_shown_or_refused(cluster: Cluster) -> 
                 assert [shown(alice, answer["request_id"]) for answer in answers] == again
                 assert asked(alice, BY_SEX, 0.05)["notice"]["path"] == "cache"
             cluster.psql(AGE.replace("80", "90"), user="boss")
-            with refused("DP006", "policy or data changed"):
+            with refused("DP006", "policy, data or its meaning changed"):
                 shown(alice, answers[0]["request_id"])
             cluster.psql(AGE, user="boss")
 

@@ -73,13 +73,18 @@ def plain(root: psycopg.Connection[Any], sql: str) -> list[Row]:
     return sorted(([int(v) if isinstance(v, Decimal) else v for v in row] for row in rows), key=str)
 
 
-AMOUNT = "round(CASE WHEN amount IS NOT NULL THEN least(greatest(amount, -50), 100) END / 0.25)"
-RATE = "round((CASE WHEN rate IS NOT NULL THEN least(greatest(rate, -2), 10) END)::numeric / 0.125)"
+AMOUNT = "round(CASE WHEN amount <> 'NaN' THEN least(greatest(amount, -50), 100) END / 0.25)"
+RATE = "round((CASE WHEN rate <> 'NaN' THEN least(greatest(rate, -2), 10) END)::numeric / 0.125)"
 CENTS = "round(CASE WHEN cents IS NOT NULL THEN least(greatest(cents, 0), 50) END * 100)"
 WIDE = "CASE WHEN wide IS NOT NULL THEN least(greatest(wide, 0), 1000000000) END"
 ROW_UNITS = [
     ({"aggregates": ["sum(amount)"]}, f"SELECT sum({AMOUNT}) FROM pay"),
     ({"aggregates": ["sum(rate)"]}, f"SELECT sum({RATE}) FROM pay"),
+    ({"aggregates": ["avg(rate)"]}, f"SELECT sum({RATE} - 32), count({RATE}) FROM pay"),
+    (
+        {"aggregates": ["stddev(amount)", "count(amount)", "count(rate)"]},
+        f"SELECT count({AMOUNT}), sum({AMOUNT} - 100), sum(({AMOUNT} - 100) ^ 2), count(amount), count(rate) FROM pay",
+    ),
     ({"aggregates": ["sum(cents)"]}, f"SELECT sum({CENTS}) FROM pay"),
     ({"aggregates": ["sum(wide)"]}, f"SELECT sum({WIDE}) FROM pay"),
     ({"aggregates": ["sum(wide)"], "where": "dept = 'zzz'"}, "SELECT 0"),
@@ -115,7 +120,7 @@ ROW_UNITS = [
 
 @pytest.mark.parametrize(("members", "oracle"), ROW_UNITS, ids=[str(m)[:60] for m, _ in ROW_UNITS])
 def test_row_sums_are_exact(root: psycopg.Connection[Any], members: dict[str, Any], oracle: str) -> None:
-    """NULL contributes nothing; NaN, infinities and values beyond the bounds are clamped; nothing raises."""
+    """NULL and NaN contribute nothing, infinities and values beyond the bounds are clamped; nothing raises."""
     assert exact(root, "pay", **members) == plain(root, oracle)
 
 

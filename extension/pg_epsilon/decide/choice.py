@@ -325,7 +325,7 @@ def _hist(case: Case, *, one: bool) -> Built:
 
 
 def _present(case: Case) -> Statistic:
-    return Statistic(ROWS, case.aggregate.argument, case.aggregate.filter)
+    return Statistic(ROWS, case.aggregate.present, case.aggregate.filter)
 
 
 def _average(case: Case, total: str) -> Built:

@@ -87,7 +87,7 @@ class Shelf:
         except DPError:
             raise _gone(request_id, "is of an older version, and its question is not understood any more") from None
         if plan.cache_key != row["cache_key"] or not is_paid(plan, dict(row)):
-            raise _gone(request_id, "is of an older version, and policy or data changed since")
+            raise _gone(request_id, "is of an older version, and policy, data or its meaning changed since")
         return stored(plan, raw)
 
 

@@ -91,6 +91,13 @@ class Aggregate:
     lattice: Lattice | None = None
     parameters: Parameters = Parameters()
 
+    @property
+    def present(self) -> str | None:
+        """SQL that is NULL where a row has no value: the argument, but for NaN where the lattice leaves it out."""
+        if self.lattice is None or self.lattice.nan is None:
+            return self.argument
+        return f"NULLIF({self.argument}, 'NaN'::{self.lattice.nan})"
+
     def canonical(self) -> dict[str, Any]:
         """What is computed: equal ones are computed once."""
         found: dict[str, Any] = {self.function: self.of}

@@ -1,8 +1,9 @@
 """Clamp range and lattice of an argument, by interval arithmetic over declared bounds (rule R4; dp-pqd.md §2.2).
 
 Every value that is summed is first clamped to public bounds and rounded to a public lattice, in SQL and without an
-error on any row: NULL stays NULL and contributes nothing, NaN and infinities are clamped like any value beyond a
-bound (PostgreSQL orders NaN above everything). Privacy rests on that clamp alone; the interval arithmetic here only
+error on any row: NULL stays NULL and contributes nothing, NaN becomes NULL before any clamp (composition.md §14.14:
+PostgreSQL orders it above everything, so that a clamp alone would make the upper bound of it), and infinities are
+clamped like any value beyond a bound. Privacy rests on that clamp alone; the interval arithmetic here only
 finds the range that changes no declared value. Sums of the lattice integers are exact (bigint added into numeric), so
 no float is ever added, and the noise lattice clamps at 64 bits.
 """
@@ -65,6 +66,7 @@ class Lattice:
     sql: bigint (int4 up to SMALL) SQL of a row's integer in [low, high], NULL for NULL, total. ladder: how many
     lattice units the owner's declared resolution has, which is where a ladder of thresholds starts
     (composition.md §14.9). whole: of an integer type. exact: every value of the argument's type is a lattice point.
+    nan: the type of the argument's NaN, which is left out; None: it has none.
     """
 
     sql: str
@@ -74,6 +76,7 @@ class Lattice:
     whole: bool
     ladder: int = 1
     exact: bool = field(default=False, compare=False)
+    nan: str | None = field(default=None, compare=False)
 
     @property
     def rounds(self) -> bool:
@@ -140,7 +143,9 @@ def lattice(
         )
     ladder = max(1, floor(known.unit / step)) if known.unit is not None and resolution is None else 1
     exact = resolution is None and expression.kind is not Kind.FLOAT and _has_steps(node, column_of)
-    return Lattice(lattice_sql(expression, low, high, step), *ends, step, expression.kind is Kind.INT, ladder, exact)
+    whole = expression.kind is Kind.INT
+    nan = None if whole else _type_of_ends(expression)
+    return Lattice(lattice_sql(expression, low, high, step), *ends, step, whole, ladder, exact, nan)
 
 
 def _has_steps(node: Any, column_of: ColumnOf) -> bool:
@@ -151,24 +156,31 @@ def _has_steps(node: Any, column_of: ColumnOf) -> bool:
 
 
 def lattice_sql(expression: Expression, low: Fraction, high: Fraction, step: Fraction) -> str:
-    """SQL of the lattice integer of a row: clamp(x) / step, rounded half away from zero; NULL for NULL; total."""
+    """SQL of a row's lattice integer: clamp(x) / step, rounded half away from zero; NULL for NULL and NaN; total."""
     x, ends = expression.sql, (_nearest(low / step), _nearest(high / step))
     type_name = "pg_catalog.int4" if max(map(abs, ends)) <= SMALL else "pg_catalog.int8"
     if expression.kind is Kind.INT and step == 1:
         a, b = ends
         return f"(CASE WHEN {x} < {a} THEN {a} WHEN {x} > {b} THEN {b} ELSE {x} END)::{type_name}"
-    type_of_ends = "pg_catalog.float8" if expression.kind is Kind.FLOAT else "pg_catalog.numeric"
+    type_of_ends = _type_of_ends(expression)
     a_sql, b_sql = (f"'{_decimal(end)}'::{type_of_ends}" for end in (low, high))
     scaled = x if expression.type_name == "pg_catalog.numeric" else f"{x}::pg_catalog.numeric"
     if step.denominator != 1:
         scaled = f"{scaled} * {step.denominator}"
     if step.numerator != 1:
         scaled = f"{scaled} / {step.numerator}"
+    above = (
+        str(ends[1]) if expression.kind is Kind.INT else f"(CASE WHEN {x} < 'NaN'::{type_of_ends} THEN {ends[1]} END)"
+    )
     inner = f"LEAST(GREATEST(pg_catalog.round({scaled})::{type_name}, {ends[0]}), {ends[1]})"
     return (
-        f"(CASE WHEN {x} < {a_sql} THEN {ends[0]} WHEN {x} > {b_sql} THEN {ends[1]}"
+        f"(CASE WHEN {x} < {a_sql} THEN {ends[0]} WHEN {x} > {b_sql} THEN {above}"
         f" WHEN {x} IS NOT NULL THEN {inner} END)::{type_name}"
     )
+
+
+def _type_of_ends(expression: Expression) -> str:
+    return "pg_catalog.float8" if expression.kind is Kind.FLOAT else "pg_catalog.numeric"
 
 
 def _nearest(value: Fraction) -> int:
