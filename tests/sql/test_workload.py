@@ -183,7 +183,11 @@ def test_the_predicate_and_the_filter(cluster: Cluster, alice: psycopg.Connectio
     assert abs(int(count) - expected) <= 30  # scale 2 / 30, or less
 
 
-@pytest.mark.chance(fix_chance.union(fix_chance.laplace(16 / 300, 40, 2), fix_chance.laplace(192 / 300, 200, 2)))
+@pytest.mark.chance(
+    fix_chance.union(
+        fix_chance.laplace(16 / 300, 40, 2), fix_chance.laplace(192 / 300, 200, 2), fix_chance.laplace(16 / 60, 40)
+    )
+)
 def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """per row: at most eight rows of a user; per user: her total is the value. At epsilon 300 the noise of a
     count has a scale of 8 · 2 / 300 at most, of a sum 96 · 2 / 300."""
@@ -198,6 +202,8 @@ def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection
     )[0]
     assert abs(by_user[0][0] - expected[0]) <= 40
     assert abs(by_user[0][1] - expected[1]) <= 200
+    some = "'shifts', 'CASE WHEN person >= 200 THEN hours END', '{96}', per => 'user', epsilon => 60"
+    assert abs(ask(alice, some, "count")[0][0] - 100) <= 40, "a user without a value has no total"
 
 
 @pytest.mark.chance(fix_chance.union(fix_chance.laplace(4 / 30, 30, 6), fix_chance.laplace(1001 * 4 / 30, 12_000, 6)))

@@ -47,7 +47,8 @@ def statement(
     inner = f"{inner} {rows}"
     if workload.per == "user":
         total = f"LEAST(GREATEST(sum(v), {workload.lattice.low}), {workload.lattice.high})::pg_catalog.int8"
-        inner = f"SELECT {names}{total} AS v FROM ({inner}) AS t GROUP BY {names}u"
+        # of a unit without a value there is no total: LEAST and GREATEST would make the lower bound of it
+        inner = f"SELECT {names}{total} AS v FROM ({inner}) AS t GROUP BY {names}u HAVING count(v) > 0"
     starts = ", ".join(str(edge + 1) for edge in edges[1:-1])
     cell = f"pg_catalog.width_bucket(v, ARRAY[{starts}]::pg_catalog.int8[])" if starts else "0"
     cells = f"SELECT {names}{cell} AS c, v FROM ({inner}) AS q WHERE v IS NOT NULL AND {inside}"
