@@ -27,7 +27,7 @@ LOAD = """def _echo() -> Task[Any]:
 
 
 """
-LINE = 'Line("echo", frozenset({"echo"}), _echo)'
+LINE = 'Line("echo", frozenset({"echo"}), _echo, reads=True)'
 
 
 def _listed(text: str) -> str:

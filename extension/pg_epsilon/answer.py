@@ -13,8 +13,7 @@ from typing import Any
 from pg_epsilon.decimals import plain
 from pg_epsilon.engine import tasks
 from pg_epsilon.mechanisms import group_by
-from pg_epsilon.mechanisms.presentation import Presentation
-from pg_epsilon.mechanisms.stored import Unstorable, decode, encode
+from pg_epsilon.mechanisms.stored import Unstorable, encode, how
 from pg_epsilon.plan import Plan, describe, warnings_of
 
 Row = list[str | None]
@@ -81,10 +80,10 @@ def again(presentation: Mapping[str, Any], raw: list[list[int]], *, named: bool)
     groups = _groups([domain for _, domain in keys], order)
     labels = _columns([keys[place][0] for place in order], presentation["names"])
     values, bars = presentation.get("values"), presentation.get("bars")
-    if "estimators" in presentation:
-        how = Presentation(decode(presentation["estimators"]), tuple(presentation["places"]))
+    read = how(presentation)
+    if read is not None:
         confidence = Decimal(presentation["confidence"])
-        values, bars = [how.texts(one) for one in raw], [how.bars(one, confidence) for one in raw]
+        values, bars = [read.texts(one) for one in raw], [read.bars(one, confidence) for one in raw]
     return {
         "call": presentation["call"],
         **(labels if named else {**labels, "names": labels["columns"]}),

@@ -110,7 +110,7 @@ def charge(request_id: str, who: str, request: str, witness: str | None = None) 
     def pay() -> dict[str, Any]:
         tasks.start()
         document = json.loads(request)
-        asked = _request(document)
+        asked = _request(document, who)
         catalog.authorise(asked, who)
         links.concern(asked.policy.dataset.name if witness is not None else None)
         for answerer in answerers:
@@ -120,7 +120,7 @@ def charge(request_id: str, who: str, request: str, witness: str | None = None) 
         plan_ = instead(asked, answerers, _planned)
         if not plan_.charges:
             raw: list[list[int]] = [[] for _ in range(plan_.request.cells)]
-            return {"answer": _answer(plan_, raw, request_id, who, "declared domain", _now())}
+            return {"answer": _answer(plan_, raw, request_id, who, plan_.free.path, plan_.free.as_of or _now())}
         cached = _cached(plan_, who)
         if cached is not None:
             return cached
@@ -186,7 +186,7 @@ def answer(request_id: str, who: str | None = None, request: str | None = None) 
             raise DPError(CHANNEL, "no committed charge for this request", "Ask again through dp_query.")
         plan_, counted = _pending.pop(request_id, None) or (None, False)
         if plan_ is None or plan_.request.policy.version != catalog.policy_version():
-            plan_ = _compile(json.loads(request or paid["request"]))
+            plan_ = _compile(json.loads(request or paid["request"]), who or paid["who"])
         check_paid(plan_, paid)  # also of a plan of now: whoever was awaited may have paid for another one
         asker = who or paid["who"]
         path = "direct" if who is None else "paid before"
@@ -253,18 +253,18 @@ _ON_TURBO = {name: name for name in ("enable", "refresh", "seal", "seal_until", 
 def _plan(request: Any) -> dict[str, Any]:
     """Dry run: what a request would do and cost (composition.md §9). See dp.dp_plan."""
     who = rows("SELECT dp._who()::text AS who")[0]["who"]
-    asked = _request(request)
+    asked = _request(request, who)
     policy = asked.policy
     catalog.authorise(asked, who)
     other = planned(asked, answerers, who)
     if other is not None:
         return {**other, "request": asked.canonical()}
     plan_ = instead(asked, answerers, _planned)
-    path = "declared domain" if not plan_.charges else "direct"
+    path = "direct" if plan_.charges else plan_.free.path
     if path == "direct" and not plan_.request.fresh and catalog.cached(plan_) is not None:
         path = "cache"
     left = catalog.payments.left(policy, plan_.scope, who)
-    info = describe(plan_, path=path, left=left, as_of=policy.data_as_of)
+    info = describe(plan_, path=path, left=left, as_of=plan_.free.as_of or policy.data_as_of)
     if path == "direct" and plan_.statement is not None:
         sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
     info["charge"] = {"worst": {}, "best": {}}
@@ -332,17 +332,17 @@ def _named(failed: Exception) -> DPError:
     return failures.unfinished()
 
 
-def _compile(document: Any) -> Plan:
+def _compile(document: Any, who: str | None = None) -> Plan:
     """Request document → plan, against the policy of now."""
-    return _planned(_request(document))
+    return _planned(_request(document, who))
 
 
 def _planned(request: Request) -> Plan:
     return make_plan(tasks.completed(request, _read_public))
 
 
-def _request(document: Any) -> Request:
-    """Request document → what is asked, against the policy of now."""
+def _request(document: Any, who: str | None = None) -> Request:
+    """Request document → what is asked, against the policy of now; who: whose releases it may be about."""
     if not isinstance(document, dict):
         raise DPError(
             SHAPE, "a request names one relation", "Use dp_count, dp_group_by, or plain SQL through the proxy."
@@ -357,6 +357,7 @@ def _request(document: Any) -> Request:
         server_version=facts["version"],
         clock=time.time(),
         copies=catalog,
+        releases=_shelf.of(who),
         kinds=tasks.KINDS,
     )
 

@@ -24,11 +24,12 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.presentation import Part, Presentation
 from pg_epsilon.mechanisms.task import Reserving
 from pg_epsilon.query.aggregates import UNITS
+from pg_epsilon.query.released import Free
 from pg_epsilon.query.request import Request, canonical_text, timeless_text
 from pg_epsilon.query.statistics import Statistic, columns, needs_row_cap, statement
 
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
-FREE_PATHS = ("cache", "declared domain", "paid before")
+FREE_PATHS = ("cache", "declared domain", "paid before", "stored release")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,12 @@ class Plan:
     @property
     def mechanism(self) -> str:
         """The names of all mechanisms, each once."""
-        return ", ".join(dict.fromkeys(one.mechanism for one in self.estimators)) or "declared domain"
+        return ", ".join(dict.fromkeys(one.mechanism for one in self.estimators)) or self.free.path
+
+    @property
+    def free(self) -> Free:
+        """Where the answer comes from of a plan that charges nothing."""
+        return self.request.free or Free("declared domain")
 
     @property
     def margin(self) -> str:

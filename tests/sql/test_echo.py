@@ -214,8 +214,90 @@ def test_the_proxy_takes_it_as_it_is(cluster: Cluster) -> None:
             assert spent(cluster) - before == 1
             assert """DP block $1: dp_echo('public.people', echo => {"by": "sex"})""" in plan
             assert 'echo: {"values": 3}' in plan
+            before = spent(cluster)
+            with stack.connect() as other, pytest.raises(psycopg.Error, match="given no grouped answer"):
+                other.execute("SELECT * FROM dp_echo_share()")
+            counted = alice.execute("SELECT sex, count(*) FROM people WHERE id > 8 GROUP BY sex").fetchall()
+            said = spent(cluster)
+            shares = alice.execute("SELECT value, share FROM dp_echo_share()").fetchall()
+            assert [float(share) for _, share in shares] == pytest.approx(
+                [n / sum(n for _, n in counted) for _, n in counted], abs=0.0006
+            )
+            assert spent(cluster) == said > before
     finally:
         stack.stop()
+
+
+GROUPED = "SELECT dp.dp_query(dp.dp_group_by_request('people', '{sex}', '{count(*)}', '%s', epsilon => 0.1))"
+
+
+def test_a_question_about_a_release_is_free(cluster: Cluster, alice: Connection) -> None:
+    """Of the release that a call names, else of the session's last one; its dry run says so, nothing is written."""
+    release = one(alice, GROUPED % "id > 3")
+    shares = [int(count) / sum(int(n) for _, n in release["rows"]) for _, count in release["rows"]]
+    call = "dp.dp_echo_share_request(%s)"
+    with no_charge(cluster):
+        answer = one(alice, f"SELECT dp.dp_query({call})", release["request_id"])
+        plan = one(alice, f"SELECT dp.dp_plan({call})", release["request_id"])
+        last = alice.execute("SELECT value, share FROM dp.dp_echo_share()").fetchall()
+    rows = [(value, Decimal(share)) for value, share in answer["echo"]["rows"]]
+    assert last == rows and [value for value, _ in rows] == list(SEX)
+    assert [float(share) for _, share in rows] == pytest.approx(shares, abs=0.0006)
+    for notice in (answer["notice"], plan):
+        told = {name: notice[name] for name in ("path", "mechanism", "where", "keys", "as_of", "echo")}
+        assert told == {
+            "path": "stored release",
+            "mechanism": "stored release",
+            "where": None,
+            "keys": [],
+            "as_of": release["notice"]["as_of"],
+            "echo": {"values": 3},
+        }
+    assert (answer["notice"]["charge"], plan["charge"]) == ({}, {"worst": {}, "best": {}})
+
+
+def test_a_release_is_of_whom_it_was_given_to(cluster: Cluster, alice: Connection) -> None:
+    release = one(alice, GROUPED % "id > 4")["request_id"]
+    call = "SELECT dp.dp_query(dp.dp_echo_share_request(%s))"
+    with cluster.connect("bob") as bob:
+        with no_charge(cluster), refused("42501", "was given to you"):
+            one(bob, call, release)
+        with no_charge(cluster):
+            assert one(bob, GROUPED % "id > 4")["request_id"] == release
+            assert one(bob, call, release)["echo"] == one(alice, call, release)["echo"]
+
+
+@pytest.mark.parametrize(
+    ("of", "sqlstate", "words"),
+    [
+        (None, "DP005", "given no grouped answer"),
+        ("people", "DP003", "by the id of its request"),
+        (str(uuid.UUID(int=0)), "42501", "given to you"),
+        ("counted", "DP003", "of a block by one key"),
+        ("echoed", "DP003", "of a block by one key"),
+        ("redacted", "DP006", "redacted"),
+    ],
+)
+def test_a_release_that_cannot_be_asked_about_is_refused(
+    cluster: Cluster, alice: Connection, of: str | None, sqlstate: str, words: str
+) -> None:
+    if of == "counted":
+        of = one(alice, "SELECT dp.dp_query(dp.dp_count_request('people', 'id > 5', epsilon => 0.05))")["request_id"]
+    elif of == "echoed":
+        of = one(alice, "SELECT dp.dp_query(dp.dp_echo_request('people', 'sex', epsilon => 0.05))")["request_id"]
+    elif of == "redacted":
+        of = one(alice, GROUPED % "id > 6")["request_id"]
+        with cluster.connect() as root:
+            root.execute("CALL dp.redact(%s)", (of,))
+    document = {"version": 1, "call": "dp_echo_share", "echo": {}, "of": of}
+    with no_charge(cluster), refused(sqlstate, words):
+        one(alice, "SELECT dp.dp_query(%s)", json.dumps(document))
+
+
+def test_no_other_question_is_about_a_release(cluster: Cluster, alice: Connection) -> None:
+    count = one(alice, "SELECT dp.dp_count_request('people', epsilon => 0.1)")
+    with no_charge(cluster), refused("DP003", "about no release"):
+        one(alice, "SELECT dp.dp_query(%s)", json.dumps({**count, "of": str(uuid.UUID(int=0))}))
 
 
 SESSIONS = {

@@ -16,6 +16,7 @@ from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, ReadPublic
 from pg_epsilon.query import members
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
+from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
 
 UNDEFINED_COLUMN = "42703"
@@ -24,7 +25,7 @@ UNDEFINED_COLUMN = "42703"
 class DecideTask(Task[Question]):
     """Whether the synthetic table's answer is near enough to the private one (dp-pqd.md §1)."""
 
-    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
         """A document with a query's text → with its from, where and aggregates."""
         if document.get("query") is None:
             return document

@@ -13,9 +13,11 @@ from typing import Any
 
 from pg_epsilon.choice_parts import Choice
 from pg_epsilon.engine.ready import check_unreplaced
+from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, ReadPublic, Shared, Task, Told
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Asked, Head, Jointly, Kinds
+from pg_epsilon.query.released import Free, Releases
 from pg_epsilon.query.request import Request
 from pg_epsilon.workload import shelf
 
@@ -27,7 +29,8 @@ class Line:
     member: what it asks in the request document, and its answer; members: all that it adds to a request. settings: of a
     session, that make plain SQL such a question, or are checked by the kind. for_everybody: what it makes is
     everybody's, so that dp_planner pays for it, and for nothing else (composition.md §3.6). several: it may answer the
-    aggregates of a block by one release. load: imports the folder, at the first question that may be of the kind:
+    aggregates of a block by one release. reads: it is about a stored release, which the member `of` names, of whatever
+    kind. load: imports the folder, at the first question that may be of the kind:
     every session has a backend of its own, which imports anew, and most of them only count.
     """
 
@@ -37,6 +40,7 @@ class Line:
     settings: frozenset[str] = frozenset()
     for_everybody: bool = False
     several: bool = False
+    reads: bool = False
 
     @cached_property
     def task(self) -> Task[Any]:
@@ -85,17 +89,24 @@ class _Kinds:
 
     @property
     def members(self) -> frozenset[str]:
-        return frozenset().union(*(line.members for line in TASKS))
+        of = {"of"} if any(line.reads for line in TASKS) else set()
+        return frozenset(of).union(*(line.members for line in TASKS))
 
-    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
-        for line in TASKS:
-            if line.is_named(document):
-                document = line.task.spelled_out(document, copies)
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
+        named = [line for line in TASKS if line.is_named(document)]
+        if document.get("of") is not None and not any(line.reads for line in named):
+            raise DPError(SHAPE, "a request of this form is about no release", "Leave `of` out.")
+        for line in named:
+            document = line.task.spelled_out(document, copies, releases)
         return document
 
     def ask(self, head: Head) -> dict[str, Asked]:
         found = ((line.member, line.task.ask(head)) for line in TASKS if line.concerns(head))
         return {member: asked for member, asked in found if asked is not None}
+
+    def free(self, asked: Mapping[str, Asked]) -> Free | None:
+        own = (line.task.free(asked[line.member]) for line in TASKS if line.member in asked)
+        return next((found for found in own if found is not None), None)
 
     def joint(self, head: Head, asked: Mapping[str, Asked]) -> Jointly | None:
         if DECIDE.member in asked:  # each aggregate has its own decider

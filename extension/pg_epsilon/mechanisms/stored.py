@@ -18,6 +18,7 @@ from typing import Any
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.covering import Bound
 from pg_epsilon.mechanisms.estimators import Average, Covering, Joined, Number, Quantile, Spread, Truncated
+from pg_epsilon.mechanisms.presentation import Presentation
 from pg_epsilon.mechanisms.r2t import Ladder
 from pg_epsilon.mechanisms.r2t_join import JoinLadder
 from pg_epsilon.mechanisms.ranks import Ranks
@@ -49,6 +50,16 @@ class Unstorable(TypeError):
 
 class Unreadable(ValueError):
     """What is no text of `encode` of this version."""
+
+
+def how(stored: Mapping[str, Any]) -> Presentation | None:
+    """How the integers of a stored release become values, if it stored that; None: it stored the values themselves.
+
+    stored: its presentation (answer.stored). Raises Unreadable.
+    """
+    if "estimators" not in stored:
+        return None
+    return Presentation(decode(stored["estimators"]), tuple(stored["places"]))
 
 
 def encode(value: Any) -> Any:

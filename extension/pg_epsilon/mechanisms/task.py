@@ -12,6 +12,7 @@ from pg_epsilon.mechanisms.presentation import Part
 from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Asked, Head, Jointly
+from pg_epsilon.query.released import Free, Releases
 from pg_epsilon.query.request import Request
 
 A = TypeVar("A", bound=Asked)
@@ -77,8 +78,9 @@ class Task(Protocol[A]):
     requests it is; what a kind does not need has a default.
     """
 
-    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
-        """The document with from, where and aggregates, where the question stands in words of the kind's own."""
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
+        """The document with from, where and aggregates, where the question stands in words of the kind's own, or is
+        about a stored release (42501, DP005, DP006)."""
         return document
 
     def ask(self, head: Head) -> A | None:
@@ -87,6 +89,10 @@ class Task(Protocol[A]):
         Errors: DP003 for a form that is not understood, DP004 for what is not declared, DP005 for what is out of range.
         """
         ...
+
+    def free(self, asked: A) -> Free | None:
+        """Of a question that is answered from what was released, and costs nothing: where from. It needs no budget."""
+        return None
 
     def mechanism(self, head: Head, asked: A) -> str | None:
         """The mechanism that is asked for, where the kind has names of its own; None: the block's names hold."""

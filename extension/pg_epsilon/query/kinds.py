@@ -19,6 +19,7 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.expression import Fold
 from pg_epsilon.query.keys import Key
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.released import Free, Releases
 from pg_epsilon.query.source import Source
 
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
@@ -26,7 +27,7 @@ _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "bet
 
 @dataclass(frozen=True)
 class Budget:
-    """What the asker offers for the whole block: epsilon, or rho, or an accuracy (alpha, beta)."""
+    """What the asker offers for the whole block: epsilon, or rho, or an accuracy (alpha, beta), or nothing (none)."""
 
     kind: str
     epsilon: Decimal | None = None
@@ -57,7 +58,7 @@ class Jointly(Protocol):
 class Head:
     """What the kinds see of a request while their own members are validated: all of it that is compiled by then.
 
-    source: its first protected relation has the `policy`. keys: as asked, in order.
+    source: its first protected relation has the `policy`. keys: as asked, in order. releases: those of who asks.
     """
 
     document: Mapping[str, Any]
@@ -68,6 +69,7 @@ class Head:
     aggregates: Sequence[Aggregate]
     fold: Fold
     copies: Copies
+    releases: Releases
 
     @cached_property
     def budget(self) -> Budget:
@@ -83,12 +85,16 @@ class Kinds(Protocol):
         """The members that they add to a request document."""
         ...
 
-    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
         """A document whose question stands in a kind's own words → with from, where and aggregates."""
         ...
 
     def ask(self, head: Head) -> dict[str, Asked]:
         """Member → what it asks, validated, for each kind that the request is of."""
+        ...
+
+    def free(self, asked: Mapping[str, Asked]) -> Free | None:
+        """Where the answer comes from of a question that costs nothing; None: of any other."""
         ...
 
     def joint(self, head: Head, asked: Mapping[str, Asked]) -> Jointly | None:
@@ -105,11 +111,14 @@ class _NoKinds:
 
     members: frozenset[str] = frozenset()
 
-    def spelled_out(self, document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
         return document
 
     def ask(self, head: Head) -> dict[str, Asked]:
         return {}
+
+    def free(self, asked: Mapping[str, Asked]) -> Free | None:
+        return None
 
     def joint(self, head: Head, asked: Mapping[str, Asked]) -> Jointly | None:
         return None
@@ -119,6 +128,7 @@ class _NoKinds:
 
 
 NO_KINDS: Kinds = _NoKinds()
+NO_BUDGET = Budget("none")
 
 
 def _budget(explicit: Any, settings: Mapping[str, Any], policy: Policy) -> Budget:

@@ -16,10 +16,11 @@ from pg_epsilon.query.copies import NONE_REGISTERED, Copies
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.expression import Fold, Scope
 from pg_epsilon.query.keys import Key, compile_key
-from pg_epsilon.query.kinds import NO_KINDS, Asked, Budget, Head, Jointly, Kinds
+from pg_epsilon.query.kinds import NO_BUDGET, NO_KINDS, Asked, Budget, Head, Jointly, Kinds
 from pg_epsilon.query.origin import Lookup, compile_origin
 from pg_epsilon.query.partition import Partitions
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.released import NONE_STORED, Free, Releases
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.source import Source
 from pg_epsilon.query.types import Term, Texts
@@ -54,7 +55,8 @@ class Request:
 
     policy: of the first of its source's protected relations. keys: the distinct ones; places: which of them each key
     that was asked for is. kinds: of which kinds of question it is beyond a block, by member. batch: which of the
-    block's aggregates are one question together. conjuncts: the operands of the predicate's top-level AND.
+    block's aggregates are one question together. free: of a kind that is answered from what was released: where from.
+    conjuncts: the operands of the predicate's top-level AND.
     """
 
     policy: Policy
@@ -73,6 +75,7 @@ class Request:
     data_version: tuple[int, ...]
     kinds: Mapping[str, Asked] = field(default_factory=dict)
     batch: Jointly | None = None
+    free: Free | None = None
     conjuncts: tuple[Term, ...] = ()
 
     @property
@@ -125,20 +128,21 @@ def compile_request(
     server_version: int,
     clock: float,
     copies: Copies = NONE_REGISTERED,
+    releases: Releases = NONE_STORED,
     kinds: Kinds = NO_KINDS,
 ) -> Request:
     """Validate a request document against the policies of the relations that it names.
 
     lookup gives them; fold evaluates constant SQL under the session's settings, texts a query over constants and public
-    tables under the engine's; clock is the time in seconds, for declared periods; copies are the synthetic tables;
-    kinds are the kinds of question that it may be of.
+    tables under the engine's; clock is the time in seconds, for declared periods; copies are the synthetic tables,
+    releases those that were given to who asks; kinds are the kinds of question that it may be of.
     Errors: DP003 for any unknown member or shape, DP004 for what is not declared, DP005 for parameters out of range;
     nothing is charged and no row is read here.
     """
     _check_form(document, kinds)
     settings = members.texts(document.get("settings") or {}, "settings")
     _check_meaning(settings)
-    document = kinds.spelled_out(document, copies)
+    document = kinds.spelled_out(document, copies, releases)
     session = Scope(
         relation=Relation("", "", 0),
         encoding=encoding,
@@ -159,8 +163,9 @@ def compile_request(
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
     distinct = list({key.sql: key for key in keys}.values())
-    head = Head(document, settings, policy, source, keys, aggregates, fold, copies)
+    head = Head(document, settings, policy, source, keys, aggregates, fold, copies, releases)
     asked = kinds.ask(head)
+    free = kinds.free(asked)
     request = Request(
         policy=policy,
         source=source,
@@ -169,7 +174,7 @@ def compile_request(
         keys=tuple(distinct),
         places=tuple(next(i for i, one in enumerate(distinct) if one.sql == key.sql) for key in keys),
         aggregates=aggregates,
-        budget=head.budget,
+        budget=NO_BUDGET if free else head.budget,
         mechanism=_mechanism(head, kinds, asked),
         fresh=document.get("fresh") is True,
         bars=document.get("bars") is True,
@@ -178,6 +183,7 @@ def compile_request(
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
         kinds=asked,
         batch=kinds.joint(head, asked),
+        free=free,
         conjuncts=origin.conjuncts,
     )
     _check_size(request)

@@ -1,0 +1,97 @@
+"""Stored releases, as a question about one of them reads it: public to whoever may see it (composition.md §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, PRIVILEGE, SHAPE, DPError
+
+ASK_AGAIN = "Ask the question again: dp_plan says what it costs."
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A release and how it is shown.
+
+    own: the asker paid for it, or is an administrator. raw: integers of each group. question: the request document of
+    who paid, which only a question about the same rows may use; None once it was redacted.
+    """
+
+    request_id: str
+    own: bool
+    mechanism: str
+    as_of: str
+    raw: list[list[int]]
+    presentation: Mapping[str, Any]
+    question: Mapping[str, Any] | None
+
+    def asked(self, *members: str) -> dict[str, Any]:
+        """Those members that the question had, for a request about the same rows. DP006: it was redacted."""
+        if self.question is None:
+            raise gone(self.request_id, "was redacted: nothing more can be asked about it")
+        return {name: self.question[name] for name in members if self.question.get(name) is not None}
+
+
+class Releases(Protocol):
+    """What was released, for one asker."""
+
+    def stored(self, request_id: str) -> Stored:
+        """One release. 42501 unless it is the asker's, or was served to them; DP006 if nothing can be shown of it."""
+        ...
+
+
+class Free(NamedTuple):
+    """Where an answer comes from that reads no row: its path, and of when it is; None: of now."""
+
+    path: str
+    as_of: str | None = None
+
+
+class _None:
+    """Nothing was ever released."""
+
+    def stored(self, request_id: str) -> Stored:
+        raise not_yours(request_id)
+
+
+NONE_STORED: Releases = _None()
+
+
+def named(document: Mapping[str, Any]) -> str:
+    """The release that a request is about, its member `of`: a session's last one if the call named none.
+
+    DP005 where there is none, DP003 for what is no id.
+    """
+    of = document.get("of")
+    if of is None:
+        raise DPError(
+            OUT_OF_RANGE,
+            "there is no release to ask about: this session was given no grouped answer",
+            "Run a GROUP BY first, or name one: SELECT request_id, question FROM dp.spending",
+        )
+    try:
+        return str(UUID(str(of)))
+    except ValueError:
+        raise DPError(
+            SHAPE,
+            "a release is named by the id of its request",
+            "SELECT request_id, question FROM dp.spending lists yours.",
+        ) from None
+
+
+def not_yours(request_id: str) -> DPError:
+    """42501: whether somebody else has a release of this id is nobody's business."""
+    return DPError(
+        PRIVILEGE,
+        f"no answer {request_id} was given to you",
+        "SELECT request_id, question FROM dp.spending lists what you paid for; what you were served from"
+        " another's payment, dp.last_answer names.",
+    )
+
+
+def gone(request_id: str, why: str) -> DPError:
+    """DP006: it was released, and nothing can be shown of it now."""
+    return DPError(CHANNEL, f"request {request_id} {why}", ASK_AGAIN)
