@@ -49,7 +49,7 @@ FORBIDDEN = [
     "TRUNCATE dp.ledger CASCADE",
     "UPDATE dp.release SET answer = '{}'",
     "DELETE FROM dp.release",
-    "TRUNCATE dp.release",
+    "TRUNCATE dp.release CASCADE",
     "DELETE FROM dp.protection",
     "TRUNCATE dp.protection",
 ]
