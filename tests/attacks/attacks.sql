@@ -282,6 +282,10 @@ CREATE EXTENSION dblink
 
 -- Joins, sub-queries, shapes ------------------------------------------------------------------------------------------------------
 == sublink in a predicate | proxy DP003, direct 42501
+SELECT count(*) FROM people WHERE age > (SELECT 30 LIMIT 1)
+== a sub-query that reads nothing | proxy ok, direct 42501 | charged 1
+SET dp.epsilon = 0.01
+---
 SELECT count(*) FROM people WHERE age > (SELECT 30)
 == exists in a predicate | proxy DP003, direct 42501
 SELECT count(*) FROM people WHERE EXISTS (SELECT 1)

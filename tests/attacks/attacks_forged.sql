@@ -226,7 +226,7 @@ SELECT dp.dp_plan('{"version": 1, "sql": "SELECT * FROM people"}')
 == plan of another relation | all DP002/DP003/DP004/42501/42P01
 SELECT dp.dp_plan('{"version": 1, "from": {"schema": "dp", "name": "ledger"}, "aggregates": [{"function": "count", "argument": "*"}]}')
 == plan with a sub-query | all DP003
-SELECT dp.dp_plan('{"version": 1, "from": {"schema": "public", "name": "people"}, "where": "age = (SELECT 1)", "aggregates": [{"function": "count", "argument": "*"}]}')
+SELECT dp.dp_plan('{"version": 1, "from": {"schema": "public", "name": "people"}, "where": "age = (SELECT 1 LIMIT 1)", "aggregates": [{"function": "count", "argument": "*"}]}')
 == plan charges nothing | all ok
 SELECT dp.dp_plan('{"version": 1, "from": {"schema": "public", "name": "people"}, "where": "age > 65", "aggregates": [{"function": "count", "argument": "*"}]}') - 'as_of' - 'text'
 == plan without end | all DP003/DP006

@@ -175,8 +175,34 @@ SELECT count(*) FROM people WHERE xmlserialize(CONTENT xmlelement(name a, sex) A
 SELECT count(*) FROM people WHERE sex = current_setting('application_name')
 == current user in a predicate | proxy DP003/ok, direct 42501
 SELECT count(*) FROM people WHERE sex = current_user
-== clock in a predicate | proxy DP003, direct 42501
-SELECT count(*) FROM people WHERE joined < clock_timestamp()
+== clock in a predicate | proxy ok, direct 42501 | charged 1
+SET dp.epsilon = 0.01
+---
+SELECT count(*) FROM people WHERE joined > '2020-01-02' AND clock_timestamp() > '2020-01-01'
+== constants that PostgreSQL computes | proxy ok, direct 42501 | charged 1
+SET dp.epsilon = 0.01
+---
+SELECT count(*) FROM people WHERE age > sqrt(900) AND sex = concat('', chr(102)) AND joined > make_date(2020, 2, 1)
+== constants computed by a call | all ok | charged 1
+SELECT dp.dp_count('people', 'age > power(2, 5) AND sex <> to_char(3, ''"x"FM9'')', epsilon => 0.01) IS NOT NULL
+== xml of the table as a constant | all DP003
+SELECT dp.dp_count('people', 'sex = pg_catalog.table_to_xml(''people'', true, false, '''')::text', epsilon => 0.01)
+== a query as a constant | all DP003
+SELECT dp.dp_count('people', 'sex = query_to_xml(''SELECT * FROM people'', true, false, '''')::text', epsilon => 0.01)
+== a file as a constant | all DP003
+SELECT dp.dp_count('people', 'sex = pg_read_file(''PG_VERSION'')', epsilon => 0.01)
+== a setting of the engine as a constant | all DP003
+SELECT dp.dp_count('people', 'sex = current_setting(''dp.secret'', true)', epsilon => 0.01)
+== rights of the engine as a constant | all DP003
+SELECT dp.dp_count('people', 'has_table_privilege(''people'', ''SELECT'')', epsilon => 0.01)
+== a sleep as a constant | all DP003
+SELECT dp.dp_count('people', 'pg_sleep(10) IS NULL', epsilon => 0.01)
+== a lock as a constant | all DP003
+SELECT dp.dp_count('people', 'pg_try_advisory_lock(1)', epsilon => 0.01)
+== a constant of a gigabyte | all DP003
+SELECT dp.dp_count('people', 'sex = repeat(''x'', 1000000000)', epsilon => 0.01)
+== a constant that cannot be | all DP003
+SELECT dp.dp_count('people', 'age > sqrt(-1)', epsilon => 0.01)
 
 -- Settings that change what a text means ------------------------------------------------------------------------------------------------------------
 == statement options off, then unicode string | proxy DP003/0A000/DP002, direct 42501/0A000

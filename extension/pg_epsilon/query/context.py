@@ -65,7 +65,8 @@ _FIELD_WORDS = {
 
 @dataclass
 class Context:
-    """One expression text being compiled."""
+    """One expression text being compiled. refused: calls on constants that are none, by node and scope, which it
+    keeps, so that no other scope has its id."""
 
     scope: Scope
     fold: Fold
@@ -73,6 +74,7 @@ class Context:
     root: Any
     compiler: Callable[[Context, Any], Term]
     memo: dict[str, str | None] = field(default_factory=dict)
+    refused: dict[tuple[int, int], tuple[Scope, DPError]] = field(default_factory=dict)
 
     def compile(self, node: Any) -> Term:
         """Compile a child node."""

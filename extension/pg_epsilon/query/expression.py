@@ -16,12 +16,13 @@ from pg_epsilon.query.arithmetic import OPERATORS, arithmetic, negative
 from pg_epsilon.query.arrays import array_elements
 from pg_epsilon.query.casts import compile_cast
 from pg_epsilon.query.compare import COMPARISONS, boolean, columns_of, combine, is_zero, settle
+from pg_epsilon.query.constants import computed
 from pg_epsilon.query.context import MAX_SQL, READ, Context
 from pg_epsilon.query.functions import FUNCTIONS, text_argument
 from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, untyped
 from pg_epsilon.query.names import column_sql, resolve
 from pg_epsilon.query.parse import ast, enums
-from pg_epsilon.query.patterns import compile_like
+from pg_epsilon.query.patterns import LIKES, compile_like
 from pg_epsilon.query.semijoin import compile_sublink
 from pg_epsilon.query.temporal import value_function
 from pg_epsilon.query.types import BOOL, TEXT, Expression, Fold, FoldError, Kind, Scope, Term, size_of, type_of
@@ -81,7 +82,10 @@ def compile_node(ctx: Context, node: Any) -> Term:
     if handler is None or type(node) not in READ:
         raise _unsupported(ctx, node)
     ctx.check_fields(node)
-    term = handler(ctx, node)
+    try:
+        term = handler(ctx, node)
+    except DPError as refused:
+        term = computed(ctx, node, refused)
     if term.constant and not term.literal:
         term = fold_term(ctx, node, term)
     if len(term.sql) > MAX_SQL:
@@ -242,6 +246,8 @@ def _operator(ctx: Context, node: Any) -> Term:
         return arithmetic(ctx, node, name, ctx.compile(node.lexpr), ctx.compile(node.rexpr))
     if name == "||":
         return _joined(ctx, node)
+    if name in LIKES:  # what PostgreSQL's deparser makes of LIKE in a view
+        return compile_like(ctx, node, name)
     raise ctx.refuse(node, f"operator {name} is not supported", "Use comparisons, LIKE and + - * / %.")
 
 

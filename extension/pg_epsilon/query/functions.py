@@ -13,7 +13,7 @@ from typing import Any
 
 from pg_epsilon.query import temporal
 from pg_epsilon.query.arithmetic import arithmetic, bounded, numeric_sql, quotient, require_bounded
-from pg_epsilon.query.compare import as_string, settle
+from pg_epsilon.query.compare import as_string, fits_float, settle
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, to_float
 from pg_epsilon.query.types import (
@@ -214,22 +214,38 @@ def _operator(operator: str) -> Handler:
     return compile_
 
 
+def _is_plain(term: Term) -> bool:
+    """Whether a term is a finite constant of no great length."""
+    if not term.literal or term.value is None:
+        return False
+    if term.kind is Kind.FLOAT:  # the deparser's form of a whole number in a view: (0)::double precision
+        return abs(float(term.value)) < 1e100
+    return term.size is not None and max(term.size) <= 100
+
+
+def _float_sql(ctx: Context, node: Any, term: Term) -> str:
+    return f"{term.sql}::{FLOAT8.name}" if term.kind is Kind.FLOAT else to_float(ctx, node, term).sql
+
+
 def _width_bucket(ctx: Context, node: Any, args: Arguments) -> Term:
     """width_bucket(x, constant low, constant high, constant count); NULL for NaN, where PostgreSQL raises."""
     _arity(ctx, node, args, 4)
     term = _number(ctx, args[0])
     bounds = [_number(ctx, arg) for arg in args[1:3]]
     for bound, arg in zip(bounds, args[1:3], strict=True):
-        if not bound.literal or bound.value is None or bound.size is None or max(bound.size) > 100:
+        if not _is_plain(bound):
             raise ctx.refuse(arg, "the bounds must be plain constants", "Write two numbers.")
     count = _constant_integer(ctx, args[3], 1, 1_000_000)
     if float(str(bounds[0].value)) == float(str(bounds[1].value)):
         raise ctx.refuse(args[2], "the bounds must differ", "Write two different numbers.")
-    # PostgreSQL takes the float8 form for integers alone, the numeric one as soon as an argument is numeric.
-    exact = term.kind is not Kind.FLOAT and Kind.NUMERIC in {term.kind, *(bound.kind for bound in bounds)}
+    # PostgreSQL takes the float8 form for integers alone and beside a float8, else the numeric one beside a numeric.
+    kinds = {term.kind, *(bound.kind for bound in bounds)}
+    exact = Kind.FLOAT not in kinds and Kind.NUMERIC in kinds
+    if not exact and term.kind is Kind.NUMERIC and not fits_float(term):
+        raise ctx.refuse(args[1], "the column's numbers are too long for float8 bounds", "Write the bounds as numbers.")
     type_ = NUMERIC if exact else FLOAT8
     x = numeric_sql(term) if exact else f"{term.sql}::{FLOAT8.name}"
-    low, high = (numeric_sql(b) if exact else to_float(ctx, node, b).sql for b in bounds)
+    low, high = (numeric_sql(b) if exact else _float_sql(ctx, node, b) for b in bounds)
     call = f"pg_catalog.width_bucket({x}, {low}, {high}, {count})"
     sql = f"(CASE WHEN {x} <> 'NaN'::{type_.name} THEN {call} END)"
     return Term(sql, INT4, term.columns, size=(10, 0))

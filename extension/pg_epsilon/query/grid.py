@@ -296,6 +296,8 @@ def _finest(one: Decimal | int | None, other: int) -> int:
 
 
 def _word(node: Any) -> str:
+    if isinstance(node, ast.TypeCast):  # a view has 'month'::text, a driver $1::varchar
+        node = node.arg
     return (node.val.sval or "").lower() if isinstance(node, ast.A_Const) and isinstance(node.val, ast.String) else ""
 
 

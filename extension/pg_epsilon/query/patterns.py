@@ -10,14 +10,14 @@ from pg_epsilon.query.literals import coerce, literal
 from pg_epsilon.query.parse import ast
 from pg_epsilon.query.types import BOOL, TEXT, Kind, Term
 
-_OPERATORS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
+LIKES = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 # Matching recurses once per %, and PostgreSQL's stack check would then depend on the row.
 MAX_WILDCARDS = 64
 
 
 def compile_like(ctx: Context, node: Any, operator: str) -> Term:
     """Compile `x [NOT] LIKE|ILIKE 'pattern' [ESCAPE 'c']`; the escape becomes PostgreSQL's default."""
-    word = _OPERATORS.get(operator)
+    word = LIKES.get(operator)
     if word is None:
         raise ctx.refuse(node, f"operator {operator} is not supported", "Use LIKE or ILIKE.")
     subject = text_argument(ctx, node.lexpr, ctx.compile(node.lexpr))
@@ -44,11 +44,11 @@ def _pattern(ctx: Context, node: Any) -> str | None:
     """Return the pattern in the form with backslash escapes."""
     if type(node) is not ast.FuncCall:
         return _text(ctx, node)
-    ctx.check_fields(node)
     names = [getattr(part, "sval", None) for part in node.funcname or ()]
     args = tuple(node.args or ())
-    if names != ["pg_catalog", "like_escape"] or len(args) != 2:
-        raise ctx.refuse(node, "the pattern must be a constant", "Write the pattern in quotes.")
+    if names not in (["pg_catalog", "like_escape"], ["like_escape"]) or len(args) != 2:
+        return _text(ctx, node)
+    ctx.check_fields(node)
     pattern, escape = (_text(ctx, arg) for arg in args)
     if pattern is None or escape is None:
         return None

@@ -162,7 +162,16 @@ def _member(ctx: Context, node: Any) -> Term:
 
 
 def _scalar(ctx: Context, node: Any) -> Term:
-    """A value of a public table by itself: the same for every row, so the server computes it once, as a constant."""
+    """A value of a public table by itself: the same for every row, so the server computes it once, as a constant.
+
+    `(SELECT expression)` reads no table: it is the expression.
+    """
+    select = node.subselect
+    if type(select) is ast.SelectStmt and not select.fromClause and not select.whereClause:
+        _check(ctx, node, select)
+        targets: tuple[Any, ...] = select.targetList or ()
+        if len(targets) == 1 and type(targets[0]) is ast.ResTarget:
+            return ctx.compile(targets[0].val)
     inner = _open(ctx, node)
     call = inner.targets[0]
     names = [part.sval for part in call.funcname or ()] if type(call) is ast.FuncCall else []

@@ -106,7 +106,7 @@ def now(ctx: Context, node: Any) -> Term:
 
 
 def now_function(ctx: Context, node: Any, args: Arguments) -> Term:
-    """now() and transaction_timestamp()."""
+    """now() and its kin."""
     if args:
         raise ctx.refuse(node, "now() takes no argument", "Write now().")
     return now(ctx, node)
@@ -253,12 +253,14 @@ def isfinite(ctx: Context, node: Any, args: Arguments) -> Term:
 
 
 FUNCTIONS: dict[str, Callable[[Context, Any, Arguments], Term]] = {
+    "clock_timestamp": now_function,  # one moment for all rows, as of the others
     "date": date,
     "date_part": date_part,
     "date_trunc": date_trunc,
     "extract": extract,
     "isfinite": isfinite,
     "now": now_function,
+    "statement_timestamp": now_function,
     "timezone": timezone,
     "transaction_timestamp": now_function,
 }

@@ -103,6 +103,11 @@ _INT_SIZE = {"pg_catalog.int2": (5, 0), "pg_catalog.int4": (10, 0), "pg_catalog.
 MAX_DIGITS = 250
 
 
+def type_by_oid(oid: int) -> Type | None:
+    """The compiler's type of one of PostgreSQL's own; None for one without total operators here."""
+    return _BY_OID.get(oid)
+
+
 def type_of(column: Column) -> Type:
     """Return the compiler's type of a column; Kind.OTHER for what has no total operators here."""
     if column.enum_labels is not None:

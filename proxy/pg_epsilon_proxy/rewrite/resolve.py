@@ -27,6 +27,7 @@ _PUBLIC = (
     "write IN (SELECT column FROM public_table WHERE ...) or EXISTS (SELECT 1 FROM public_table p WHERE p.k = t.k)"
 )
 _RELEASED = "run the dp_* call by itself first, and write the value that it released as a constant"
+_VALUE_ALONE = frozenset({"targetList", "limitOption", "op"})
 _SEMI_JOIN = frozenset({"targetList", "fromClause", "whereClause", "limitOption", "op"})
 
 
@@ -85,6 +86,8 @@ class Resolver:
     def _semi_join(self, link: Any, where: str) -> Any:
         """`x IN (SELECT c FROM public ...)` or `EXISTS (...)`: every name in it qualified, for the engine."""
         name = link.subLinkType.name
+        if name == "EXPR_SUBLINK" and self._is_value(link.subselect):
+            return self.resolve(link.subselect.targetList[0].val, where)
         plain = name == "EXISTS_SUBLINK" or (name == "ANY_SUBLINK" and strings(link.operName) in ((), ("=",)))
         select = link.subselect
         public = self._public(select) if plain and self._outer is None else None
@@ -109,6 +112,13 @@ class Resolver:
         )
         tested = None if link.testexpr is None else self.resolve(link.testexpr, where)
         return ast.SubLink(subLinkType=link.subLinkType, subLinkId=0, testexpr=tested, subselect=copy)
+
+    def _is_value(self, select: Any) -> bool:
+        """Whether a sub-query reads nothing: `(SELECT expression)`."""
+        if not isinstance(select, ast.SelectStmt) or len(select.targetList or ()) != 1:
+            return False
+        alone = not any(getattr(select, slot) for slot in select if slot not in _VALUE_ALONE)
+        return alone and not self._reader.aggregates(select)
 
     def _public(self, select: Any) -> Relation | None:
         """The public table that a simple sub-query reads, or None."""

@@ -1,0 +1,148 @@
+"""Calls on constants alone, which PostgreSQL computes under the asker's settings before a question is compiled.
+
+What is not known here by name (functions.py, arithmetic.py) is a constant all the same where every operand is one. A
+built-in function that is IMMUTABLE is a function of its operands; of STABLE ones, which may read settings, catalogs and
+tables, only those in `_STABLE` are. Both are computed by the engine, on no row. What is VOLATILE is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pg_epsilon.errors import SHAPE, DPError
+from pg_epsilon.query.context import MAX_SQL, Context
+from pg_epsilon.query.literals import fold_term, identifier, quote, untyped
+from pg_epsilon.query.parse import ast, enums
+from pg_epsilon.query.types import Kind, Term, type_by_oid
+
+# STABLE for the sake of TimeZone, DateStyle or a type's output: functions of operands and of the asker's settings.
+_STABLE = frozenset(
+    {"age", "concat", "concat_ws", "date_part", "date_trunc", "extract", "format", "make_timestamptz"}
+    | {"quote_literal", "quote_nullable", "timezone", "to_char", "to_date", "to_number", "to_timestamp"}
+)
+# Their result may be much longer than their operands: the integers among these say how much.
+_PADDING = frozenset({"format", "lpad", "repeat", "rpad"})
+MAX_TEXT = 10_000  # characters of all operands together
+_RELATIVE = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_WIDE = re.compile(r"\d{6}")
+# What pg_proc says of all functions of a name, and pg_operator of all operators; objects from 16384 on are not
+# PostgreSQL's own. v: VOLATILE, s: STABLE, i: IMMUTABLE, x: no function of one value.
+_KNOWN = (
+    "(SELECT CASE WHEN pg_catalog.count(*) = 0 OR pg_catalog.bool_or(p.prokind <> 'f' OR p.proretset"
+    " OR p.oid >= 16384) THEN 'x' WHEN pg_catalog.bool_or(p.provolatile = 'v') THEN 'v'"
+    " WHEN pg_catalog.bool_or(p.provolatile = 's') THEN 's' ELSE 'i' END FROM pg_catalog.pg_proc AS p{join}"
+    " WHERE {name} = {quoted} AND p.pronamespace = 11)"
+)
+_OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnamespace = 11 AND o.oid < 16384"
+# (server version, kind of name, name) → its letter: built-in functions are the same for ever.
+_letters: dict[tuple[int, str, str], str] = {}
+
+
+def computed(ctx: Context, node: Any, refused: DPError) -> Term:
+    """The constant that a call or an operator on constants is. Raises `refused`, why it was not understood, otherwise.
+
+    Errors: DP003 for a VOLATILE function, a value that cannot be computed, operands that are too long.
+    """
+    form = _FORMS.get(type(node))
+    if form is None or refused.sqlstate != SHAPE:
+        raise refused
+    key = (id(node), id(ctx.scope))
+    if key in ctx.refused:  # nested calls are tried twice a level, once by the function around them
+        raise ctx.refused[key][1]
+    try:
+        term = form(ctx, node)
+        if term is None:
+            raise refused
+        return fold_term(ctx, node, term)
+    except DPError as error:
+        ctx.refused[key] = (ctx.scope, error)
+        raise
+
+
+def _call(ctx: Context, node: Any) -> Term | None:
+    names = [getattr(part, "sval", None) for part in node.funcname]
+    if len(names) == 2 and names[0] == "pg_catalog":
+        names = names[1:]
+    if len(names) != 1 or names[0] is None:
+        return None
+    name, letter = str(names[0]), _letter(ctx, "p.proname", str(names[0]))
+    if letter == "v":
+        hint = f"Run SELECT {name}(...) first, and write its value as a constant or a parameter."
+        raise ctx.refuse(node, f"function {name} is VOLATILE: its value may differ from row to row", hint)
+    if letter != "i" and not (letter == "s" and name in _STABLE):
+        return None
+    operands = _operands(ctx, node, tuple(node.args or ()), pads=name in _PADDING)
+    return None if operands is None else _typed(ctx, node, f"pg_catalog.{identifier(name)}({', '.join(operands)})")
+
+
+def _applied(ctx: Context, node: Any) -> Term | None:
+    name = node.name[-1].sval
+    if node.kind != enums.A_Expr_Kind.AEXPR_OP or isinstance(node.rexpr, tuple) or node.rexpr is None:
+        return None
+    if _letter(ctx, "o.oprname", name) not in ("i", "s"):
+        return None
+    sides = tuple(side for side in (node.lexpr, node.rexpr) if side is not None)
+    operands = _operands(ctx, node, sides, pads=False)
+    if operands is None:
+        return None
+    left = f"{operands[0]} " if len(operands) == 2 else ""
+    return _typed(ctx, node, f"({left}OPERATOR(pg_catalog.{name}) {operands[-1]})")
+
+
+_FORMS: dict[type, Callable[[Context, Any], Term | None]] = {ast.A_Expr: _applied, ast.FuncCall: _call}
+
+
+def _letter(ctx: Context, column: str, name: str) -> str:
+    """What PostgreSQL says of its functions, or operators, of this name."""
+    key = (ctx.scope.server_version, column, name)
+    if key not in _letters:
+        join = _OPERATOR if column == "o.oprname" else ""
+        asked = _KNOWN.format(join=join, name=column, quoted=quote(name))
+        try:
+            letter = ctx.folded(f"{asked}::pg_catalog.text", ctx.root, "the name")
+        except DPError:
+            letter = None
+        if letter in (None, "x"):  # of such names there is no end
+            return "x"
+        _letters[key] = str(letter)
+    return _letters[key]
+
+
+def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> list[str] | None:
+    """SQL of operands that are all constants; None if one is not."""
+    found: list[str] = []
+    for given in args:
+        named = type(given) is ast.NamedArgExpr
+        arg, prefix = (given.arg, f"{identifier(given.name)} => ") if named else (given, "")
+        several = arg.elements or () if type(arg) is ast.A_ArrayExpr else (arg,)
+        terms = [ctx.compile(one) for one in several]
+        if not all(term.literal for term in terms):
+            return None
+        if any(_RELATIVE.search(term.value or "") for term in terms if term.kind is Kind.UNKNOWN):
+            hint = "Use now() or current_date, plus or minus an interval."
+            raise ctx.refuse(arg, "a word for a moment means another one each time it is read", hint)
+        if pads and any(_WIDE.search(term.value or "") for term in terms):
+            raise ctx.refuse(arg, "the constant becomes too long", "Use widths of at most five digits.")
+        texts = [term.sql for term in terms]
+        found.append(prefix + (f"ARRAY[{', '.join(texts)}]" if type(arg) is ast.A_ArrayExpr else texts[0]))
+    if sum(len(text) for text in found) > MAX_TEXT:
+        raise ctx.refuse(node, "the constants of this call are too long", "Shorten them.")
+    return found
+
+
+def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
+    """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
+    what = "the constant"
+    oid = ctx.folded(f"pg_catalog.pg_typeof({sql})::pg_catalog.oid::pg_catalog.text", node, what)
+    type_ = type_by_oid(int(oid or 0))
+    if type_ is None:
+        return None
+    if type_.kind is Kind.TEXT:
+        size = ctx.folded(f"pg_catalog.octet_length({sql})::pg_catalog.text", node, what)
+        if int(size or 0) > MAX_SQL:
+            raise ctx.refuse(node, "the constant becomes too long", "Shorten it.")
+        if size is None:
+            return untyped(None)
+    return Term(sql, type_)
