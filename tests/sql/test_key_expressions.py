@@ -87,6 +87,13 @@ EXPRESSIONS: dict[str, str] = {
     "date_trunc('day', tz, 'Asia/Kathmandu')": "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'",
     "extract(hour from tz AT TIME ZONE 'America/St_Johns')": "tz BETWEEN '2024-01-01 00:00+00' AND"
     " '2024-02-01 00:00+00'",
+    "d - 1": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "(date_trunc('month', d) + interval '1 month' - interval '1 day')::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_trunc('week', ts + interval '1 day') - interval '1 day'": "ts IS NULL OR"
+    " ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('day', ts - interval '4 hours')": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('month', tz + interval '1 month 4 hours')": "tz BETWEEN '2024-01-01 00:00+00' AND"
+    " '2024-02-01 00:00+00'",
     # by their form alone: whatever the columns hold
     "o > 3": "true",
     "x > 3": "true",
@@ -187,6 +194,25 @@ def test_the_list_is_complete_ordered_and_no_longer_than_it_must_be(
     assert keys_of(root, expression) == expected
 
 
+SHIFTED = [
+    "date_trunc('day', ts + interval '1 month')",
+    "date_trunc('day', ts + interval '1 month' + interval '23 hours 45 minutes')",
+    "date_trunc('day', ts - interval '15 minutes' - interval '1 month')",
+    "date_trunc('week', ts + interval '1 month -1 day')",
+    "date_trunc('month', ts - interval '3 months') + interval '3 months'",
+    "extract(doy from ts - interval '11 months 4 hours')",
+    "(ts - interval '4 hours')::date + 1",
+]
+
+
+@pytest.mark.parametrize("expression", SHIFTED)
+def test_the_list_of_a_shifted_moment_is_what_all_its_minutes_give(root: Connection, expression: str) -> None:
+    """Months move the 29th to the 31st onto others: what is left of a day may be a quarter of an hour."""
+    moments = "generate_series(timestamp '2023-12-30 10:30', '2024-03-02 05:00', '1 minute') AS ts"
+    expected = root.execute(f"SELECT DISTINCT {text_of(expression)} FROM {moments}").fetchall()
+    assert sorted(map(str, keys_of(root, expression))) == sorted(["None", *(row[0] for row in expected)])
+
+
 def test_the_list_says_nothing_about_rows(root: Connection) -> None:
     before = {expression: keys_of(root, expression) for expression in EXPRESSIONS}
     with root.transaction(force_rollback=True):
@@ -243,6 +269,8 @@ REFUSED: list[tuple[str, str, str]] = [
     ("DP004", "e / 2", "no declared values"),
     ("DP004", "date_trunc('second', ts)", "no declared values"),
     ("DP004", "extract(epoch from ts)", "no declared values"),
+    ("DP004", "date_trunc('day', ts + interval '1 month' - interval '1 second')", "no declared values"),
+    ("DP004", "ts + interval '1 day'", "no declared values"),
     ("DP004", "extract(hour from ts) + extract(second from ts)", "no declared values"),
     ("DP004", "CASE WHEN ts > '2024-01-01' THEN date_trunc('day', ts) END", "no declared values"),
     ("DP003", "f", "cannot be a group key"),

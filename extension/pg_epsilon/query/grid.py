@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
@@ -21,6 +21,7 @@ from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.parse import ast, children
 from pg_epsilon.query.schema import Column
+from pg_epsilon.query.shifts import spans
 from pg_epsilon.query.types import FoldError, Item, Kind, Scope, Texts, size_of, type_of
 
 _HOUR, _DAY = 3600, 86_400
@@ -62,7 +63,7 @@ def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str |
     more than MAX_KEYS combinations.
     """
     columns = _columns_of(node, scope)
-    grain = _grains(node, scope)
+    grain = {name: _of_shifted(one, key_sql) for name, one in _grains(node, scope).items()}
     size, sources, ordinals = 1, [], []
     for alias in sorted({item.sql_alias for item, _ in columns.values()}):
         own = [(item, column) for item, column in columns.values() if item.sql_alias == alias]
@@ -276,6 +277,8 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
     if isinstance(node, ast.TypeCast):
         name = last_name(node.typeName.names) if isinstance(node.typeName, ast.TypeName) else ""
         return _finest(grain, 6 * _HOUR) if name == "date" else grain if name in _CALENDAR_CASTS else None
+    if isinstance(node, ast.A_Expr):  # of moments there are no sums but shifts (query/shifts.py)
+        return grain if isinstance(grain, int) and last_name(node.name) in ("+", "-") else None
     if not isinstance(node, ast.FuncCall):
         return None
     name, args = last_name(node.funcname), node.args or ()
@@ -289,6 +292,20 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
         digits = args[1].val.ival or 0 if len(args) == 2 and _is_integer(args[1]) else 0
         return Decimal(1).scaleb(-digits) if len(args) == 1 or _is_integer(args[1]) else None
     return None
+
+
+def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | None:
+    """A grain that holds under the shifts of moments in `key_sql` too.
+
+    A cell that is moved keeps its length, but for months: these move days as wholes, and the 29th to the 31st onto
+    others, so that what is left of a cell may be one piece between midnight and a shift of hours.
+    """
+    found = spans(key_sql)
+    if not isinstance(grain, int) or not any(one.months for one in found):
+        return grain
+    steps = [round(abs(one.seconds) * 1_000_000) for one in found]
+    step = gcd(min(grain, 6 * _HOUR) * 1_000_000, *steps)
+    return step // 1_000_000 if step % 1_000_000 == 0 else None
 
 
 def _finest(one: Decimal | int | None, other: int) -> int:
