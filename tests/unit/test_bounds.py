@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from pg_epsilon.errors import DPError
-from pg_epsilon.query.bounds import Lattice, Range, range_of
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.query.intervals import Range
 from pg_epsilon.query.parse import parse_expression
+from pg_epsilon.query.ranges import range_of
 from pg_epsilon.query.schema import Column, ColumnPolicy
 from unit.policies import asked, column, document, row_policy
 
