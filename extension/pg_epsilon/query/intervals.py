@@ -102,11 +102,11 @@ def modulo(a: Range, b: Range) -> Range:
 
 
 def rounded(one: Range, digits: int) -> Range:
-    """Rounding to a lattice moves the ends outwards to it at most."""
+    """Rounding to a lattice moves the ends outwards to it at most; of no integer type, which divides otherwise."""
     step = Fraction(10) ** -digits
     low = None if one.low is None else floor(one.low / step) * step
     high = None if one.high is None else ceil(one.high / step) * step
-    return Range(low, high, common((one.step, step)) if one.step and one.step % step == 0 else step, digits <= 0)
+    return Range(low, high, common((one.step, step)) if one.step and one.step % step == 0 else step)
 
 
 ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {

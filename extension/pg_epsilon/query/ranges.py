@@ -6,6 +6,7 @@ Public facts only. A range is where all declared values lie; what a row holds be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
@@ -131,7 +132,7 @@ def _cast(node: Any, column_of: ColumnOf) -> Range:
     given = [mod for mod in node.typeName.typmods or () if isinstance(mod, ast.A_Const)]
     typmods = [getattr(mod.val, "ival", None) or 0 for mod in given]
     if name in _INTEGERS:
-        return rounded(inner, 0)
+        return replace(rounded(inner, 0), whole=True)
     if name == "numeric" and typmods:
         return rounded(inner, typmods[1] if len(typmods) > 1 else 0)
     return Range(inner.low, inner.high, inner.step, False, inner.unit)
