@@ -45,8 +45,30 @@ PREDICATES = [
     "(ts - interval '4 hours')::date = day",
     "at + interval '1 hour' > '12:00'",
 ]
+# Averages whose ranges a function gives by itself, and how wide these are at most: 400 rows.
+AVERAGES = [
+    ("extract(hour FROM ts)", 23),
+    ("extract(hour FROM tz)", 23),
+    ("mod(qty, 10)", 10),
+    ("length(city)", 4),
+    ("extract(dow FROM day)", 6),
+    ("extract(month FROM day)", 12),
+    ("extract(year FROM day)", 2024),
+    ("date_part('week', day)", 53),
+    ("extract(minute FROM ts)", 59),
+    ("extract(hour FROM ts) * 60 + extract(minute FROM ts)", 1439),
+    ("div(qty, 7)", 7),
+    ("qty / nullif(qty, 0)", 49),
+    ("sign(price - 10)", 1),
+    ("width_bucket(price, 0, 25, 5)", 6),
+    ("day - date '2024-01-01'", 366),
+    ("abs(floor(price) - 20)", 20),
+]
+PLENTY = 5
 # Of one question: at most as many groups as a year has days, and nine.
 pytestmark = pytest.mark.chance(fix_chance.laplace(1 / EPSILON, 0, 375))
+# A sum by half of the budget, a count by the other.
+average = pytest.mark.chance(fix_chance.beyond(25, 2))
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +119,16 @@ def test_a_shifted_moment_of_the_sessions_time_zone(alice: Connection, owner: Co
 def test_a_shifted_moment_in_a_predicate(alice: Connection, owner: Connection, predicate: str) -> None:
     sql = f"SELECT count(*) FROM shop WHERE {predicate}"
     assert one(alice, sql) == one(owner, sql) > 0
+
+
+@average
+@pytest.mark.parametrize(("expression", "width"), AVERAGES)
+def test_the_range_of_an_average_is_known(alice: Connection, owner: Connection, expression: str, width: int) -> None:
+    """Sums are off by 25 scales at most, and so are counts of 320 rows or more."""
+    alice.execute(f"SET dp.epsilon = {PLENTY}")
+    try:
+        found = float(one(alice, f"SELECT avg({expression}) FROM shop"))
+    finally:
+        alice.execute(f"SET dp.epsilon = {EPSILON}")
+    off = 25 * 2 * width / PLENTY / 320
+    assert abs(found - float(one(owner, f"SELECT avg({expression}) FROM shop"))) <= 2 * off

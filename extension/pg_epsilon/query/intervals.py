@@ -80,14 +80,47 @@ def times(a: Range, b: Range) -> Range:
 
 
 def over(a: Range, b: Range) -> Range:
-    """Division by a constant; of integers it cuts towards zero."""
-    if b.low is None or b.low != b.high or b.low == 0:
-        return Range(None, None, Fraction(1) if a.whole and b.whole else None, a.whole and b.whole)
-    divided = times(a, Range(1 / b.low, 1 / b.low, 1 / abs(b.low)))
-    if not (a.whole and b.whole):
+    """Division; of integers it cuts towards zero. A divisor of 0 is none: the compiler refuses it."""
+    whole = a.whole and b.whole
+    if b.low is not None and b.low == b.high and b.low != 0:
+        divided = times(a, Range(1 / b.low, 1 / b.low, 1 / abs(b.low)))
+    else:
+        divided = _by_several(a, b)
+    if not whole:
         return divided
     low, high = (None if end is None else Fraction(trunc(end)) for end in (divided.low, divided.high))
     return Range(low, high, Fraction(1), True)
+
+
+def _by_several(a: Range, b: Range) -> Range:
+    """By divisors of which the least is an end of their range, or a step away from 0. Quotients are on no lattice."""
+    ends = [abs(end) for end in (b.low, b.high) if end is not None]
+    one_sided = (b.low is not None and b.low > 0) or (b.high is not None and b.high < 0)
+    least = min(ends) if one_sided else b.step
+    if a.low is None or a.high is None or not least:
+        return UNKNOWN
+    low, high = min(a.low / least, Fraction(0)), max(a.high / least, Fraction(0))
+    ways = []
+    if b.high is None or b.high > 0:
+        ways.append(Range(low, high, None))
+    if b.low is None or b.low < 0:
+        ways.append(Range(-high, -low, None))
+    return hull(ways)
+
+
+def magnitude(one: Range) -> Range:
+    """The range of |x|."""
+    if one.low is None or one.high is None:
+        return Range(None, None, one.step, one.whole)
+    low = max(Fraction(0), one.low, -one.high)
+    return Range(low, max(abs(one.low), abs(one.high)), one.step, one.whole)
+
+
+def signs(one: Range) -> Range:
+    """The range of sign(x), which is no integer type."""
+    low = -1 if one.low is None or one.low < 0 else 1 if one.low > 0 else 0
+    high = 1 if one.high is None or one.high > 0 else -1 if one.high < 0 else 0
+    return Range(Fraction(low), Fraction(high), Fraction(1))
 
 
 def modulo(a: Range, b: Range) -> Range:

@@ -20,9 +20,14 @@ from pg_epsilon.query.intervals import (
     Range,
     common,
     hull,
+    magnitude,
     minus,
+    over,
     rounded,
+    signs,
 )
+from pg_epsilon.query.lengths import length_range, place_range
+from pg_epsilon.query.moments import days_between, field_range, word
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.types import size_of, type_of
@@ -94,6 +99,8 @@ def _operator(node: Any, column_of: ColumnOf) -> Range:
         return minus(right) if name == "-" else right
     if name not in ARITHMETIC:
         return BIT
+    if name == "-" and (days := days_between(node.lexpr, node.rexpr, column_of)) is not None:
+        return days
     left = range_of(node.lexpr, column_of)
     if NOTHING in (left, right):
         return NOTHING
@@ -139,22 +146,57 @@ def _cast(node: Any, column_of: ColumnOf) -> Range:
 
 
 def _function(node: Any, column_of: ColumnOf) -> Range:
-    name = node.funcname[-1].sval
-    args: tuple[Any, ...] = tuple(node.args or ())
-    if name in ("round", "trunc") and len(args) == 2:
-        places = range_of(args[1], column_of)
-        if places.low is None or places.low != places.high or abs(places.low) > 100:
-            return UNKNOWN
-        return rounded(range_of(args[0], column_of), int(places.low))
-    if name in ("round", "trunc", "floor", "ceil", "ceiling") and len(args) == 1:
+    rule = _FUNCTIONS.get(node.funcname[-1].sval)
+    return UNKNOWN if rule is None else rule(tuple(node.args or ()), column_of)
+
+
+_Rule = Callable[[tuple[Any, ...], ColumnOf], Range]
+
+
+def _rounding(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    if len(args) == 1:
         return rounded(range_of(args[0], column_of), 0)
-    if name == "abs" and len(args) == 1:
-        one = range_of(args[0], column_of)
-        if one.low is None or one.high is None:
-            return Range(None, None, one.step, one.whole)
-        low = max(Fraction(0), one.low, -one.high)
-        return Range(low, max(abs(one.low), abs(one.high)), one.step, one.whole)
-    return UNKNOWN
+    places = range_of(args[1], column_of)
+    if places.low is None or places.low != places.high or abs(places.low) > 100:
+        return UNKNOWN
+    return rounded(range_of(args[0], column_of), int(places.low))
+
+
+def _field(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    return field_range(word(args[0]), args[1], column_of)
+
+
+def _div(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    """As integers are divided, and yet a numeric."""
+    a, b = (replace(range_of(arg, column_of), whole=True) for arg in args)
+    return replace(over(a, b), whole=False)
+
+
+def _bucket(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    count = range_of(args[-1], column_of)
+    return Range(Fraction(0), count.high + 1, Fraction(1), whole=True) if count.high is not None else UNKNOWN
+
+
+def _length(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    return length_range(args[0], column_of)
+
+
+def _place(args: tuple[Any, ...], column_of: ColumnOf) -> Range:
+    return place_range(args[0], column_of)
+
+
+_FUNCTIONS: dict[str, _Rule] = {
+    "abs": lambda args, column_of: magnitude(range_of(args[0], column_of)),
+    "div": _div,
+    "mod": lambda args, column_of: ARITHMETIC["%"](*(range_of(arg, column_of) for arg in args)),
+    "sign": lambda args, column_of: signs(range_of(args[0], column_of)),
+    "width_bucket": _bucket,
+    **dict.fromkeys(("ceil", "ceiling", "floor", "round", "trunc"), _rounding),
+    **dict.fromkeys(("date_part", "extract"), _field),
+    **dict.fromkeys(("char_length", "character_length", "length"), _length),
+    "octet_length": lambda args, column_of: length_range(args[0], column_of, octets=True),
+    **dict.fromkeys(("position", "strpos"), _place),
+}
 
 
 _HANDLERS: dict[type, Callable[[Any, ColumnOf], Range]] = {
