@@ -37,6 +37,8 @@ ZONED = [
     "date_trunc('month', tz AT TIME ZONE 'Asia/Kolkata' + interval '1 day')",
 ]
 DAYS = ["day - 1", "day + 3", "date_trunc('day', ts - interval '4 hours')", "(tz - interval '4 hours')::date"]
+OPEN = "CALL dp.describe_column('shop', 'at', bounds => '{08:00,18:00}', resolution => '1 hour', nullable => false)"
+TIMES = ["at", "extract(hour FROM at)", "date_trunc('hour', at)", "(extract(hour FROM at) / 6)::int"]
 PREDICATES = [
     "ts + interval '1 day' > '2024-02-01'",
     "'2024-02-01' > ts - interval '1 month'",
@@ -44,6 +46,7 @@ PREDICATES = [
     "tz + interval '1 month' > '2024-04-10'",
     "(ts - interval '4 hours')::date = day",
     "at + interval '1 hour' > '12:00'",
+    "date_trunc('hour', at) = interval '9 hours'",
 ]
 # Averages whose ranges a function gives by itself, and how wide these are at most: 400 rows.
 AVERAGES = [
@@ -60,6 +63,7 @@ AVERAGES = [
     ("div(qty, 7)", 7),
     ("qty / nullif(qty, 0)", 49),
     ("sign(price - 10)", 1),
+    ("extract(hour FROM at)", 10),
     ("width_bucket(price, 0, 25, 5)", 6),
     ("day - date '2024-01-01'", 366),
     ("abs(floor(price) - 20)", 20),
@@ -75,6 +79,7 @@ average = pytest.mark.chance(fix_chance.beyond(25, 2))
 def stack() -> Iterator[Stack]:
     with stack_at_work() as running:
         running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
+        running.cluster.psql(OPEN, user="boss")
         synced = running.cli("facade", "sync")
         assert synced.returncode == 0, synced.stderr
         yield running
@@ -113,6 +118,11 @@ def test_a_shifted_moment_of_the_sessions_time_zone(alice: Connection, owner: Co
     finally:
         for session in (alice, owner):
             session.execute("RESET TimeZone")
+
+
+@pytest.mark.parametrize("key", TIMES)
+def test_a_time_of_day_is_a_key(alice: Connection, owner: Connection, key: str) -> None:
+    same(alice, owner, key)
 
 
 @pytest.mark.parametrize("predicate", PREDICATES)

@@ -16,6 +16,7 @@ from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query import clock
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.names import column_sql, named
@@ -195,6 +196,8 @@ def _bounded(column: Column, grain: Decimal | int | None) -> Values | None:
             return _series(f"{quote(policy.lower)}::{type_.name} + g::pg_catalog.int4", days + 1)
         if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ) and isinstance(grain, int):
             return _sampled_moments(policy.lower, policy.upper, type_.name, grain)
+        if type_.kind is Kind.TIME and isinstance(grain, int):
+            return _sampled_times(policy.lower, policy.upper, grain)
         if type_.kind in (Kind.INT, Kind.NUMERIC, Kind.FLOAT):
             return _numbers(column, Decimal(policy.lower), Decimal(policy.upper), grain)
     except (ValueError, InvalidOperation):
@@ -246,6 +249,17 @@ def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> Va
     series = f"pg_catalog.generate_series(0::pg_catalog.int8, {size}) AS g"
     moment = f"LEAST({low} + g * '{seconds} seconds'::pg_catalog.interval, {high})"
     return Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
+
+
+def _sampled_times(lower: str, upper: str, seconds: int) -> Values | None:
+    low, high = clock.microseconds(lower), clock.microseconds(upper)
+    if low is None or high is None:
+        return None
+    # the end of the day is a time to which no addition comes
+    last = (min(high, clock.DAY - 1) - low) // (seconds * 1_000_000)
+    first, end = (f"{quote(text)}::pg_catalog.time" for text in (lower, upper))
+    moved = f"{first} + g * '{seconds} seconds'::pg_catalog.interval"
+    return _series(f"(CASE WHEN g <= {last} THEN {moved} ELSE {end} END)", last + 2)
 
 
 def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:

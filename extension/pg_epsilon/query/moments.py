@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from pg_epsilon.query import clock
 from pg_epsilon.query.intervals import UNKNOWN, Range
 from pg_epsilon.query.parse import ast, children, enums
 from pg_epsilon.query.schema import Column
@@ -74,6 +75,9 @@ class Moments:
 
 def field_range(field: str, node: Any, column_of: ColumnOf) -> Range:
     """The range of extract(field from node), a numeric; UNKNOWN without declared ends where it needs some."""
+    within = _within_day(field, node, column_of)
+    if within is not None:
+        return within
     of_time = any(type_of(column_of(one)).kind is Kind.TIME for one in _columns(node))
     known = (_OF_TIME if of_time else _ALWAYS).get(field)
     if known is not None:
@@ -92,6 +96,19 @@ def field_range(field: str, node: Any, column_of: ColumnOf) -> Range:
     local = span.wider() if span.kind is Kind.TIMESTAMPTZ else span
     low, high = (Fraction(_GROWING[field](one)) for one in (local.low, local.high))
     return Range(low, high, Fraction(1))
+
+
+def _within_day(field: str, node: Any, column_of: ColumnOf) -> Range | None:
+    """The range of a field of a column of times with bounds; None for anything else."""
+    column = column_of(node) if isinstance(node, ast.ColumnRef) else None
+    if column is None or column.policy is None or type_of(column).kind is not Kind.TIME:
+        return None
+    ends = [clock.microseconds(text or "") for text in (column.policy.lower, column.policy.upper)]
+    unit = {"hour": 3_600_000_000, "epoch": 1}.get(field)
+    if unit is None or None in ends:
+        return None
+    low, high = (Fraction((end or 0) // unit) for end in ends)
+    return Range(low, high, Fraction(1)) if field == "hour" else Range(low * _MICRO, high * _MICRO, _MICRO)
 
 
 def days_between(left: Any, right: Any, column_of: ColumnOf) -> Range | None:

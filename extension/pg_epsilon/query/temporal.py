@@ -18,6 +18,7 @@ from pg_epsilon.query.types import (
     BOOL,
     DATE,
     FLOAT8,
+    INTERVAL,
     NUMERIC,
     TEXT,
     TIME,
@@ -161,6 +162,8 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
             args[0], f'unit "{unit[:30]}" is not supported', "Supported: " + ", ".join(sorted(_UNITS)) + "."
         )
     term = ctx.compile(args[1])
+    if term.kind is Kind.TIME:
+        return _date_trunc_of_time(ctx, args, unit, term)
     if term.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ) or (
         len(args) == 3 and term.kind is Kind.TIMESTAMP
     ):
@@ -179,6 +182,16 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
     cut = f"pg_catalog.date_trunc({u}, {x}, {zone})"
     guard = f"{x} >= {_low(TIMESTAMPTZ, '4000-01-01')} AND {x} < {_high(TIMESTAMPTZ)}"
     return Term(f"(CASE WHEN {guard} THEN {cut} ELSE {x} END)", TIMESTAMPTZ, term.columns)
+
+
+def _date_trunc_of_time(ctx: Context, args: Arguments, unit: str, term: Term) -> Term:
+    """An interval, as in PostgreSQL: of whole seconds here, so that its text is one (query/keys.py)."""
+    if len(args) == 3:
+        raise ctx.refuse(args[2], "a time has no time zone to cut it in", "Leave the time zone out.")
+    if unit in ("microseconds", "milliseconds"):
+        raise ctx.refuse(args[0], f'unit "{unit}" is not supported of a time', "Cut it to a second, minute or hour.")
+    cut = f"pg_catalog.date_trunc({quote(unit)}, {term.sql}::{INTERVAL.name})"
+    return Term(cut, INTERVAL, term.columns)
 
 
 def _field(ctx: Context, args: Arguments) -> tuple[str, Term]:
