@@ -1,4 +1,4 @@
-"""How long a text can be by what is declared: of a domain's values, of char(n) and varchar(n), of what is cut."""
+"""How long a text can be by what is declared: of a domain, of char(n) and varchar(n), of what is cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CUTS = {"left": 2, "right": 2, "substr": 3, "substring": 3}  # and how many arg
 
 
 def length_range(node: Any, column_of: ColumnOf, *, octets: bool = False) -> Range:
-    """The range of a text's length, an integer, in characters or in octets of UTF-8; UNKNOWN without a bound."""
+    """The range of a text's length, an integer, in characters or octets of UTF-8; or UNKNOWN."""
     ends = _octets(node, column_of) if octets else _characters(node, column_of)
     return UNKNOWN if ends is None else _whole(*ends)
 

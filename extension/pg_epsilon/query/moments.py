@@ -1,7 +1,7 @@
-"""Between which moments a date or time lies by what is declared, and what range each of its fields then has.
+"""Between which moments a date or time lies by what is declared, and the range of each of its fields.
 
-Public facts only. What is too early, too late or too involved for this has no known ends, and then the fields that need
-none still have their range: an hour is from 0 to 23 of any moment.
+Public facts only. What is too early, too late or too involved for this has no known ends, and then
+the fields that need none still have their range: an hour is from 0 to 23 of any moment.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ _GROWING: dict[str, Callable[[datetime], int]] = {
     "century": lambda moment: (moment.year + 99) // 100,
     "millennium": lambda moment: (moment.year + 999) // 1000,
 }
-_MIDNIGHT = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0}
-_MONTH = {"day": 1, **_MIDNIGHT}
-_YEAR = {"month": 1, **_MONTH}
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 _CUT: dict[str, Callable[[datetime], datetime]] = {
-    "week": lambda moment: moment.replace(**_MIDNIGHT) - moment.weekday() * _DAY,  # type: ignore[arg-type]
-    "month": lambda moment: moment.replace(**_MONTH),  # type: ignore[arg-type]
-    "quarter": lambda moment: moment.replace(**{**_MONTH, "month": (moment.month - 1) // 3 * 3 + 1}),  # type: ignore[arg-type]
-    "year": lambda moment: moment.replace(**_YEAR),  # type: ignore[arg-type]
+    "week": lambda moment: _midnight(moment) - moment.weekday() * _DAY,
+    "month": lambda moment: _midnight(moment).replace(day=1),
+    "quarter": lambda moment: _midnight(moment).replace(day=1, month=(moment.month - 1) // 3 * 3 + 1),
+    "year": lambda moment: _midnight(moment).replace(day=1, month=1),
 }
 
 
@@ -74,7 +77,7 @@ class Moments:
 
 
 def field_range(field: str, node: Any, column_of: ColumnOf) -> Range:
-    """The range of extract(field from node), a numeric; UNKNOWN without declared ends where it needs some."""
+    """The range of extract(field from node), a numeric; UNKNOWN where it needs ends and has none."""
     within = _within_day(field, node, column_of)
     if within is not None:
         return within
@@ -167,7 +170,7 @@ def _as(kind: Kind, span: Moments) -> Moments:
     if kind is not span.kind and Kind.TIMESTAMPTZ in (kind, span.kind):
         span = span.wider()
     if kind is Kind.DATE:
-        span = Moments(span.low.replace(**_MIDNIGHT), span.high.replace(**_MIDNIGHT), kind)  # type: ignore[arg-type]
+        span = Moments(_midnight(span.low), _midnight(span.high), kind)
     return replace(span, kind=kind)
 
 
@@ -188,7 +191,7 @@ def _function(node: Any, column_of: ColumnOf) -> Moments | None:
         return None
     zoned = inner.kind is not Kind.TIMESTAMP
     inner = inner.wider(2 * _DAY) if zoned else inner
-    low = cut(inner.low) if cut is not None else inner.low.replace(**_MIDNIGHT)  # type: ignore[arg-type]
+    low = cut(inner.low) if cut is not None else _midnight(inner.low)
     low = low - _DAY if zoned else low
     return Moments(low, inner.high, Kind.TIMESTAMPTZ if zoned else Kind.TIMESTAMP)
 
@@ -217,7 +220,7 @@ def _operator(node: Any, column_of: ColumnOf) -> Moments | None:
     months, rest = sign * parts[0], sign * parts[1]
     kind = Kind.TIMESTAMP if span.kind is Kind.DATE else span.kind
     if months:  # the last days of a month come together, each with its own clock
-        low, high = (_months_later(one, months).replace(**_MIDNIGHT) for one in (span.low, span.high))  # type: ignore[arg-type]
+        low, high = (_midnight(_months_later(one, months)) for one in (span.low, span.high))
         span = replace(span, low=low, high=high + _DAY)
     span = span.wider() if kind is Kind.TIMESTAMPTZ else span
     return Moments(span.low + rest, span.high + rest, kind)
@@ -231,7 +234,7 @@ def _months_later(moment: datetime, months: int) -> datetime:
 
 
 def _interval(node: Any) -> tuple[int, timedelta] | None:
-    """(months, the rest) of an interval constant in whole units: '1 month -1 day'; None for any other."""
+    """(months, the rest) of an interval constant in whole units, '1 month -1 day'; else None."""
     text = ""
     if isinstance(node, ast.TypeCast) and isinstance(node.arg, ast.A_Const):
         type_: Any = node.typeName

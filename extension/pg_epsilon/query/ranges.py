@@ -1,6 +1,7 @@
-"""The range of an expression: from declared bounds, types and constants, by interval arithmetic (rule R4).
+"""The range of an expression, by interval arithmetic over declared bounds and constants (rule R4).
 
-Public facts only. A range is where all declared values lie; what a row holds beyond it is clamped (query/bounds.py).
+Public facts only. A range is where all declared values lie; what a row holds beyond it is clamped
+(query/bounds.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Dates and times of a row moved by a constant: date + 1, timestamp - interval '4 hours'. Total on every row.
+"""Dates and times of a row moved by a constant: date + 1, timestamp - interval '4 hours'.
 
-PostgreSQL raises where the sum is not in its calendar. Total extension, documented: moments that are nearer to the
-calendar's end than the shift (by whole years, and a year) become that end's infinity.
+Total on every row: PostgreSQL raises where the sum is not in its calendar. Total extension,
+documented: moments that are nearer to the calendar's end than the shift (by whole years, and a
+year) become that end's infinity.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _span(match: re.Match[str]) -> Span:
 
 
 def shift(ctx: Context, node: Any, operator: str, left: Term, right: Term) -> Term | None:
-    """`left operator right`, if that is a moment of a row moved by a constant; None if it is something else.
+    """`left operator right`, if that is a moment of a row moved by a constant; else None.
 
     Errors: DP003 for a shift of more than 10,000 years.
     """
