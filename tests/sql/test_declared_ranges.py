@@ -34,9 +34,9 @@ FROM (SELECT i, LEAST(timestamp '{LOW}' + i * interval '3 hours 7 min 1.5 second
   FROM generate_series(0, 3400) AS i) AS s
 """
 EXPRESSIONS = [
-    *(f"extract({field} from ts)" for field in ("hour", "minute", "second", "milliseconds", "microseconds", "epoch")),
+    *(f"extract({field} from ts)" for field in ("hour", "minute", "second", "milliseconds", "microseconds")),
     *(f"extract({field} from day)" for field in ("dow", "isodow", "doy", "week", "month", "quarter", "day", "epoch")),
-    *(f"extract({field} from tz)" for field in ("year", "isoyear", "decade", "century", "millennium", "epoch")),
+    *(f"extract({field} from tz)" for field in ("year", "isoyear", "decade", "century", "millennium")),
     *(f"extract({field} from at)" for field in ("hour", "minute", "second", "epoch")),
     "extract(year from ts + interval '6 months')",
     "extract(year from tz - interval '10 months 3 days 4 hours')",
@@ -44,7 +44,9 @@ EXPRESSIONS = [
     "extract(year from date_trunc('week', tz + interval '1 month') - interval '1 day')",
     "extract(year from (tz at time zone 'Pacific/Kiritimati')::date)",
     "extract(epoch from date_trunc('quarter', day))",
-    "extract(epoch from ts + interval '1 month' - interval '1 day')",
+    "round(extract(epoch from ts))",
+    "round(extract(epoch from tz))",
+    "round(extract(epoch from ts + interval '1 month' - interval '1 day'))",
     "extract(epoch from tz::date)",
     "extract(hour from ts) * 60 + extract(minute from ts)",
     "day - date '2024-02-29'",
@@ -78,7 +80,7 @@ def range_in(text: str) -> Range:
 def outside(server: Server, text: str, known: Range) -> list[Decimal]:
     """Values of an expression beyond its range, or off its lattice."""
     with server.connect(zone="America/New_York") as connection:
-        sql = f"SELECT DISTINCT (({text})::numeric) FROM ({ROWS}) AS r WHERE ({text}) IS NOT NULL"
+        sql = f"SELECT DISTINCT ({text})::numeric FROM ({ROWS}) AS r WHERE ({text}) IS NOT NULL"
         values = [row[0] for row in connection.execute(sql).fetchall()]
     assert values and known.low is not None and known.high is not None
     low, high, step = known.low, known.high, known.step

@@ -34,6 +34,12 @@ COLUMNS = {
     "listed": Column("listed", 1082, "date", policy=ColumnPolicy("domain", domain=("2001-01-01", "1999-12-31"))),
     "early": Column("early", 1082, "date", policy=ColumnPolicy("bounds", "0044-03-15 BC", "2024-12-31", "1 day")),
     "ts": Column("ts", 1114, "timestamp", policy=ColumnPolicy("bounds", "2024-01-01", "2024-12-31 12:00:00")),
+    "late": Column(
+        "late",
+        1114,
+        "timestamp",
+        policy=ColumnPolicy("domain", domain=("2023-12-31 23:59:59.5", "2024-01-01 00:00:00.5")),
+    ),
     "ots": Column("ots", 1114, "timestamp", policy=ColumnPolicy("opaque")),
     "tz": Column(
         "tz", 1184, "timestamptz", policy=ColumnPolicy("bounds", "2024-01-01 00:00:00+00", "2024-12-31 00:00:00+00")
@@ -157,7 +163,8 @@ RANGES: list[tuple[str, str | None, str | None, str | None]] = [
     ("extract(year from ts::date)", "2024", "2024", "1"),
     ("extract(year from tz at time zone 'Asia/Kolkata')", "2023", "2025", "1"),
     ("extract(epoch from day)", "1672531200", "1735603200", "86400"),
-    ("extract(epoch from ts)", "1704067200", "1735646400", "0.000001"),
+    ("extract(epoch from ts)", "1704067200", "1735646400", "1"),
+    ("extract(epoch from late)", "1704067199", "1704067201", "1"),
     ("day - date '2023-01-01'", "0", "730", "1"),
     ("day - day", "-730", "730", "1"),
     ("ts::date - day", "-365", "730", "1"),

@@ -318,6 +318,8 @@ def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | No
     if not isinstance(grain, int) or not any(one.months for one in found):
         return grain
     steps = [round(abs(one.seconds) * 1_000_000) for one in found]
+    if any(steps):  # clocks are set forward by half an hour or more
+        steps.append(_HOUR // 2 * 1_000_000)
     step = gcd(min(grain, 6 * _HOUR) * 1_000_000, *steps)
     return step // 1_000_000 if step % 1_000_000 == 0 else None
 
