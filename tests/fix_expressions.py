@@ -17,6 +17,7 @@ _STAMPS = [
     "now()",
     "current_date",
 ]
+_SPANS = ["1 day", "4 hours", "-1 month", "13 months -1 day", "9999 years", "1 month -1 day -0.5 seconds"]
 _COMPARE = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
 _UNITS = ["day", "hour", "week", "month", "quarter", "year", "century", "millennium", "second"]
 _FIELDS = ["year", "month", "day", "dow", "doy", "week", "isoyear", "epoch", "quarter", "julian", "hour"]
@@ -72,6 +73,8 @@ def stamps() -> st.SearchStrategy[str]:
         _join("({})::{}", _one(["ts", "tz", "d"]), _one(["date", "timestamp", "timestamptz"])),
         _join("({} AT TIME ZONE 'Asia/Kolkata')", _one(["ts", "tz"])),
         _join("(now() - interval '{} days')", st.integers(0, 9999).map(str)),
+        _join("({} {} interval '{}')", _one(["ts", "tz", "d"]), _one("+-"), _one(_SPANS)),
+        _join("(d {} {})", _one("+-"), st.integers(-9999, 3_660_000).map(str)),
     )
 
 

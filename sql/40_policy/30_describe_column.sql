@@ -86,9 +86,12 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'bounds must be finite and in order', HINT = 'bounds => ''{lower,upper}''';
     END IF;
     IF resolution IS NOT NULL THEN
-      IF type IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) THEN
+      IF type IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype) THEN
         resolution := dp._as_type(resolution, 'interval'::regtype, 'resolution');
         step := extract(epoch FROM resolution::interval);
+        IF type = 'time'::regtype AND step >= 86400 THEN
+          RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'the resolution of a time must be less than a day', HINT = 'resolution => ''1 hour'', or ''15 minutes''';
+        END IF;
       ELSE
         resolution := dp._as_type(resolution, 'numeric'::regtype, 'resolution');
         step := resolution::numeric;

@@ -415,6 +415,12 @@ SELECT count(*) FROM people WHERE sex ~ '('
 SELECT count(*) FROM people WHERE sex SIMILAR TO city
 == date overflow | proxy DP003, direct 42501
 SELECT count(*) FROM people WHERE joined + age * 100000000 > '2024-01-01'
+== shift of a date beyond the calendar | proxy ok, direct 42501 | charged 1
+SELECT count(*) FROM people WHERE joined + 3660000 > '2024-01-01' OR joined - interval '10000 years' < '2024-01-01'
+== shift of a date by more than 10,000 years | proxy DP003, direct 42501
+SELECT count(*) FROM people WHERE joined + 2147483647 > '2024-01-01'
+== shift of a date by an interval too long for any calendar | proxy DP003, direct 42501
+SELECT count(*) FROM people WHERE joined + interval '178000000 years' > '2024-01-01'
 == interval arithmetic | proxy DP003, direct 42501
 SELECT count(*) FROM people WHERE joined + make_interval(years => age * 100000) > now()
 == chr of a row | proxy DP003, direct 42501

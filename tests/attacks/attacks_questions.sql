@@ -87,6 +87,10 @@ SELECT date_trunc('fortnight', joined), count(*) FROM people GROUP BY 1
 SELECT date_trunc(sex, joined), count(*) FROM people GROUP BY 1
 == key: extract of a field that does not exist | proxy DP003/22023/DP004, direct 42501/22023
 SELECT extract(nonsense FROM joined), count(*) FROM people GROUP BY 1
+== key: a date shifted by another column | proxy DP003/DP004, direct 42501
+SELECT joined - age, count(*) FROM people GROUP BY 1
+== key: a date shifted by more than 10,000 years | proxy DP003, direct 42501
+SELECT joined + 100000000, count(*) FROM people GROUP BY 1
 == key: width_bucket with equal bounds | proxy DP003/DP004/DP005/2201G, direct 42501
 SELECT width_bucket(age, 5, 5, 10), count(*) FROM people GROUP BY 1
 == key: width_bucket with bounds from rows | proxy DP003/DP004/DP005, direct 42501

@@ -225,6 +225,7 @@ _DECLARED = {
     "d": ColumnPolicy("bounds", "1899-12-01", "2030-12-31", "7 days"),
     "ts": ColumnPolicy("domain", domain=("2000-02-29 00:00:00",)),
     "tz": ColumnPolicy("edges", edges=("2000-01-01 00:00:00+00", "2010-01-01 00:00:00+00", "2030-01-01 00:00:00+00")),
+    "tm": ColumnPolicy("bounds", "00:00:00", "24:00:00", "00:45:00"),
     "u": ColumnPolicy("domain", domain=("ffffffff-ffff-ffff-ffff-ffffffffffff",)),
     "m": ColumnPolicy("opaque"),
 }

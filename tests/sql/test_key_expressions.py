@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from fix_ledger import no_charge, refused
 FACTS = """
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'new "mood"');
 CREATE TABLE facts (id int PRIMARY KEY, i int, s smallint, n numeric(6,2), u numeric, f float8, t text, c char(4),
-  b boolean, d date, ts timestamp, tz timestamptz, m mood, o int, x numeric, big bigint, e int);
+  b boolean, d date, ts timestamp, tz timestamptz, m mood, o int, x numeric, big bigint, e int, at time);
 CALL dp.create_dataset('facts', epsilon => 1000); CALL dp.protect('facts', 'facts');
 CALL dp.describe_column('facts', 'id');
 CALL dp.describe_column('facts', 'i', bounds => '{0,30}', nullable => false);
@@ -33,6 +34,7 @@ CALL dp.describe_column('facts', 'm'); CALL dp.describe_column('facts', 'o');
 CALL dp.describe_column('facts', 'x', nullable => false);
 CALL dp.describe_column('facts', 'big', bounds => '{0,5000000}');
 CALL dp.describe_column('facts', 'e', edges => '{0,10,20}');
+CALL dp.describe_column('facts', 'at', bounds => '{06:30,24:00}', resolution => '75 minutes');
 CALL dp.publish('facts'); CALL dp.allot('alice', 'facts', epsilon => 1000);
 """
 ROWS = """
@@ -42,7 +44,8 @@ INSERT INTO facts SELECT k, (k * 7) % 33, CASE WHEN k % 5 > 0 THEN k % 9 - 4 END
   timestamp '2023-12-30 10:00' + k * interval '7 hours 13 min',
   timestamptz '2024-01-01Z' + k * interval '3 hours 29 min',
   (ARRAY['sad','ok','new "mood"',NULL])[1 + k % 4]::mood,
-  k % 7, k / 3.0 - 20, k * 10000, k % 25
+  k % 7, k / 3.0 - 20, k * 10000, k % 25,
+  CASE WHEN k % 50 = 0 THEN time '24:00' WHEN k % 11 > 0 THEN time '05:10' + k * interval '17 min 0.5 sec' END
 FROM generate_series(1, 210) k
 """
 # Keys, and which rows are within the declarations: each of their values must be listed.
@@ -87,6 +90,17 @@ EXPRESSIONS: dict[str, str] = {
     "date_trunc('day', tz, 'Asia/Kathmandu')": "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'",
     "extract(hour from tz AT TIME ZONE 'America/St_Johns')": "tz BETWEEN '2024-01-01 00:00+00' AND"
     " '2024-02-01 00:00+00'",
+    "d - 1": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "(date_trunc('month', d) + interval '1 month' - interval '1 day')::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_trunc('week', ts + interval '1 day') - interval '1 day'": "ts IS NULL OR"
+    " ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('day', ts - interval '4 hours')": "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'",
+    "date_trunc('month', tz + interval '1 month 4 hours')": "tz BETWEEN '2024-01-01 00:00+00' AND"
+    " '2024-02-01 00:00+00'",
+    "extract(hour from at)": "at IS NULL OR at >= '06:30'",
+    "date_trunc('hour', at)": "at IS NULL OR at >= '06:30'",
+    "date_trunc('minute', at - interval '20 minutes')": "at IS NULL OR at >= '06:30'",
+    "CASE WHEN extract(hour from at) > 12 THEN 'pm' ELSE 'am' END": "true",
     # by their form alone: whatever the columns hold
     "o > 3": "true",
     "x > 3": "true",
@@ -159,6 +173,12 @@ ORDERED: list[tuple[str, list[str | None]]] = [
     ("date_trunc('month', d)", [f"{m} 00:00:00+00" for m in ("2023-12-01", "2024-01-01", "2024-02-01", "2024-03-01")]),
     ("extract(year from d)", ["2023", "2024"]),
     ("date_trunc('quarter', ts)", ["2023-10-01 00:00:00", "2024-01-01 00:00:00", None]),
+    ("date_trunc('hour', at)", [*(f"{hour:02d}:00:00" for hour in range(6, 25)), None]),
+    ("extract(hour from at)", [*(str(hour) for hour in range(6, 25)), None]),
+    (
+        "at",
+        [*(f"{minute // 60:02d}:{minute % 60:02d}:00" for minute in range(390, 1441, 75)), None],
+    ),
     ("width_bucket(o, 0, 4, 2)", ["0", "1", "2", "3", None]),
     ("width_bucket(i, 0, 4, 2)", ["0", "1", "2", "3"]),
     ("CASE WHEN o < 2 THEN 'low' WHEN o < 5 THEN 'mid' ELSE 'high' END", ["low", "mid", "high"]),
@@ -185,6 +205,35 @@ def test_the_list_is_complete_ordered_and_no_longer_than_it_must_be(
     root: Connection, expression: str, expected: list[str | None]
 ) -> None:
     assert keys_of(root, expression) == expected
+
+
+def test_a_time_is_in_the_cell_that_it_lies_in(root: Connection) -> None:
+    """The last cell begins, and ends, with the end of the day."""
+    found = {key: int(str(count)) for key, count in exact(root, document("facts", keys=["at"]))}
+    for low, high in pairwise([key for key in found if key is not None]):
+        sql = f"SELECT count(*) FROM facts WHERE at >= '{low}' AND at < '{high}'"
+        assert root.execute(sql).fetchone() == (found[low],)
+    assert root.execute("SELECT count(*) FROM facts WHERE at = '24:00'").fetchone() == (found["24:00:00"],)
+    assert found["24:00:00"] > 0
+
+
+SHIFTED = [
+    "date_trunc('day', ts + interval '1 month')",
+    "date_trunc('day', ts + interval '1 month' + interval '23 hours 45 minutes')",
+    "date_trunc('day', ts - interval '15 minutes' - interval '1 month')",
+    "date_trunc('week', ts + interval '1 month -1 day')",
+    "date_trunc('month', ts - interval '3 months') + interval '3 months'",
+    "extract(doy from ts - interval '11 months 4 hours')",
+    "(ts - interval '4 hours')::date + 1",
+]
+
+
+@pytest.mark.parametrize("expression", SHIFTED)
+def test_the_list_of_a_shifted_moment_is_what_all_its_minutes_give(root: Connection, expression: str) -> None:
+    """Months move the 29th to the 31st onto others: what is left of a day may be a quarter of an hour."""
+    moments = "generate_series(timestamp '2023-12-30 10:30', '2024-03-02 05:00', '1 minute') AS ts"
+    expected = root.execute(f"SELECT DISTINCT {text_of(expression)} FROM {moments}").fetchall()
+    assert sorted(map(str, keys_of(root, expression))) == sorted(["None", *(row[0] for row in expected)])
 
 
 def test_the_list_says_nothing_about_rows(root: Connection) -> None:
@@ -243,8 +292,14 @@ REFUSED: list[tuple[str, str, str]] = [
     ("DP004", "e / 2", "no declared values"),
     ("DP004", "date_trunc('second', ts)", "no declared values"),
     ("DP004", "extract(epoch from ts)", "no declared values"),
+    ("DP004", "date_trunc('day', ts + interval '1 month' - interval '1 second')", "no declared values"),
+    ("DP004", "ts + interval '1 day'", "no declared values"),
     ("DP004", "extract(hour from ts) + extract(second from ts)", "no declared values"),
     ("DP004", "CASE WHEN ts > '2024-01-01' THEN date_trunc('day', ts) END", "no declared values"),
+    ("DP004", "extract(second from at)", "no declared values"),
+    ("DP003", "date_trunc('milliseconds', at)", "not supported of a time"),
+    ("DP003", "date_trunc('hour', at, 'UTC')", "no time zone"),
+    ("DP003", "coalesce(date_trunc('hour', at), interval '1 hour')", "cannot be a group key"),
     ("DP003", "f", "cannot be a group key"),
     ("DP004", "CASE WHEN floor(f) > 2 THEN f END", "no declared values"),
     ("DP004", "CASE WHEN o = 1 THEN 1 ELSE o END", "no declared values"),

@@ -1,4 +1,4 @@
-"""Arithmetic that cannot raise: exact numbers of bounded size, computed in numeric; constant dates and intervals."""
+"""Arithmetic that cannot raise: exact numbers of bounded size, computed in numeric; dates, times and intervals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from pg_epsilon.query.compare import settle
 from pg_epsilon.query.context import Context
+from pg_epsilon.query.shifts import shift
 from pg_epsilon.query.types import (
     DATE,
     EXACT,
@@ -134,12 +135,15 @@ def _moments(ctx: Context, node: Any, operator: str, left: Term, right: Term) ->
         constants = [term for term in (left, right) if term.constant]
         if not any(term.value in ("infinity", "-infinity") for term in constants):
             return Term(sql, INT4, left.columns | right.columns, size=(10, 0))
+    shifted = shift(ctx, node, operator, left, right)
+    if shifted is not None:
+        return shifted
     type_ = _CONSTANT.get((operator, left.kind, right.kind))
     if type_ is None or left.columns or right.columns:
         raise ctx.refuse(
             node,
             f"{left.kind.value} {operator} {right.kind.value} is not supported on columns",
-            "Move the arithmetic to the constant: x > now() - interval '7 days'.",
+            "Move the column by a constant: x + interval '1 day', or the constant: x > now() - interval '7 days'.",
         )
     return Term(f"({left.sql} {operator} {right.sql})", type_, size=(10, 0) if type_ is INT4 else None)
 

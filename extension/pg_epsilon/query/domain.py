@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query import clock
 from pg_epsilon.query.literals import enum_text, identifier, quote
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.types import Kind, Type, type_of
@@ -112,6 +113,11 @@ def text_sql(type_: Type, x: str) -> str | None:
     return f"{x}::pg_catalog.text"
 
 
+def clock_text(x: str) -> str:
+    """SQL of the text of an interval of whole seconds below two days, as date_trunc gives it of a time; total."""
+    return f"pg_catalog.to_char({x}, 'HH24:MI:SS')"
+
+
 def _text_sql(column: Column, x: str) -> str:
     return text_sql(type_of(column), x) or f"{x}::pg_catalog.text"
 
@@ -177,6 +183,8 @@ def _grid(column: Column) -> _Grid | None:
         return _number_grid(column, policy.lower, policy.upper, policy.resolution, kind)
     if kind is Kind.DATE:
         return _date_grid(column, policy.lower, policy.upper, policy.resolution)
+    if kind is Kind.TIME and policy.resolution is not None:
+        return _time_grid(column, policy.lower, policy.upper, policy.resolution)
     return None
 
 
@@ -241,6 +249,34 @@ def _date_grid(column: Column, lower: str, upper: str, resolution: str | None) -
 
     def keys() -> tuple[str, ...]:
         return tuple((low + timedelta(days=days * n)).isoformat() for n in range(size))
+
+    return _Grid(keys, max(size, 0), sql, cell)
+
+
+def _time_grid(column: Column, lower: str, upper: str, resolution: str) -> _Grid | None:
+    low, high, step = (clock.microseconds(text) for text in (lower, upper, resolution))
+    if low is None or high is None:
+        raise _bad(column, lower)
+    if not step:
+        return None
+    size = (high - low) // step + 1
+
+    low_sql, high_sql = (f"{quote(text)}::pg_catalog.time" for text in (lower, upper))
+
+    def cell(x: str) -> tuple[str, str]:
+        passed = f"pg_catalog.extract('epoch', {x} - {low_sql}) * 1000000"
+        return f"{x} >= {low_sql} AND {x} <= {high_sql}", f"pg_catalog.div({passed}, {step})"
+
+    def sql(x: str) -> str:
+        inside, place = cell(x)
+        moved = f"{low_sql} + {place}::pg_catalog.float8 * '{step} microseconds'::pg_catalog.interval"
+        # the end of the day, which is a time, and which no addition gives
+        last = f" WHEN {x} = {quote(clock.END)}::pg_catalog.time THEN {quote(clock.END)}"
+        text = f"({moved})::pg_catalog.text ELSE {_text_sql(column, x)}"
+        return f"(CASE{last if low + (size - 1) * step == clock.DAY else ''} WHEN {inside} THEN {text} END)"
+
+    def keys() -> tuple[str, ...]:
+        return tuple(clock.text(low + step * n) for n in range(size))
 
     return _Grid(keys, max(size, 0), sql, cell)
 

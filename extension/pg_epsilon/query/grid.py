@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
+from pg_epsilon.query import clock
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.parse import ast, children
 from pg_epsilon.query.schema import Column
+from pg_epsilon.query.shifts import spans
 from pg_epsilon.query.types import FoldError, Item, Kind, Scope, Texts, size_of, type_of
 
 _HOUR, _DAY = 3600, 86_400
@@ -34,7 +36,7 @@ _SECONDS = {
 _YEAR = re.compile(r"\d{4}-(?!.*BC)", re.ASCII)
 _MOMENT_STEPS = frozenset({"date_trunc", "extract", "date_part"})
 _NUMBER_STEPS = frozenset({"floor", "ceil", "ceiling", "round", "trunc"})
-_CALENDAR_CASTS = frozenset({"date", "timestamp", "timestamptz"})
+_CALENDAR_CASTS = frozenset({"interval", "date", "timestamp", "timestamptz"})
 
 
 # What a query over constants alone gave: the same for ever.
@@ -62,7 +64,7 @@ def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str |
     more than MAX_KEYS combinations.
     """
     columns = _columns_of(node, scope)
-    grain = _grains(node, scope)
+    grain = {name: _of_shifted(one, key_sql) for name, one in _grains(node, scope).items()}
     size, sources, ordinals = 1, [], []
     for alias in sorted({item.sql_alias for item, _ in columns.values()}):
         own = [(item, column) for item, column in columns.values() if item.sql_alias == alias]
@@ -194,6 +196,8 @@ def _bounded(column: Column, grain: Decimal | int | None) -> Values | None:
             return _series(f"{quote(policy.lower)}::{type_.name} + g::pg_catalog.int4", days + 1)
         if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ) and isinstance(grain, int):
             return _sampled_moments(policy.lower, policy.upper, type_.name, grain)
+        if type_.kind is Kind.TIME and isinstance(grain, int):
+            return _sampled_times(policy.lower, policy.upper, grain)
         if type_.kind in (Kind.INT, Kind.NUMERIC, Kind.FLOAT):
             return _numbers(column, Decimal(policy.lower), Decimal(policy.upper), grain)
     except (ValueError, InvalidOperation):
@@ -247,6 +251,17 @@ def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> Va
     return Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
 
 
+def _sampled_times(lower: str, upper: str, seconds: int) -> Values | None:
+    low, high = clock.microseconds(lower), clock.microseconds(upper)
+    if low is None or high is None:
+        return None
+    # the end of the day is a time to which no addition comes
+    last = (min(high, clock.DAY - 1) - low) // (seconds * 1_000_000)
+    first, end = (f"{quote(text)}::pg_catalog.time" for text in (lower, upper))
+    moved = f"{first} + g * '{seconds} seconds'::pg_catalog.interval"
+    return _series(f"(CASE WHEN g <= {last} THEN {moved} ELSE {end} END)", last + 2)
+
+
 def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:
     """For each column, the finest cell on which the functions directly above it are constant; None: a single value.
 
@@ -276,6 +291,8 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
     if isinstance(node, ast.TypeCast):
         name = last_name(node.typeName.names) if isinstance(node.typeName, ast.TypeName) else ""
         return _finest(grain, 6 * _HOUR) if name == "date" else grain if name in _CALENDAR_CASTS else None
+    if isinstance(node, ast.A_Expr):  # of moments there are no sums but shifts (query/shifts.py)
+        return grain if isinstance(grain, int) and last_name(node.name) in ("+", "-") else None
     if not isinstance(node, ast.FuncCall):
         return None
     name, args = last_name(node.funcname), node.args or ()
@@ -289,6 +306,22 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
         digits = args[1].val.ival or 0 if len(args) == 2 and _is_integer(args[1]) else 0
         return Decimal(1).scaleb(-digits) if len(args) == 1 or _is_integer(args[1]) else None
     return None
+
+
+def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | None:
+    """A grain that holds under the shifts of moments in `key_sql` too.
+
+    A cell that is moved keeps its length, but for months: these move days as wholes, and the 29th to the 31st onto
+    others, so that what is left of a cell may be one piece between midnight and a shift of hours.
+    """
+    found = spans(key_sql)
+    if not isinstance(grain, int) or not any(one.months for one in found):
+        return grain
+    steps = [round(abs(one.seconds) * 1_000_000) for one in found]
+    if any(steps):  # clocks are set forward by half an hour or more
+        steps.append(_HOUR // 2 * 1_000_000)
+    step = gcd(min(grain, 6 * _HOUR) * 1_000_000, *steps)
+    return step // 1_000_000 if step % 1_000_000 == 0 else None
 
 
 def _finest(one: Decimal | int | None, other: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query import grid
-from pg_epsilon.query.domain import MAX_KEYS, key_domain, key_sql, text_sql
+from pg_epsilon.query.domain import MAX_KEYS, clock_text, key_domain, key_sql, text_sql
 from pg_epsilon.query.expression import Expression, Fold, Kind, Scope, compile_expression
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.names import column_sql, named
@@ -61,6 +61,8 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts) -> Key:
             return _public_column(item, column.name, texts)
         return Key(column.name, key_sql(column, item.sql_alias), key_domain(column))
     sql = text_sql(expression.type, expression.sql)
+    if expression.kind is Kind.INTERVAL and not expression.constant and _is_date_trunc(node):
+        sql = clock_text(expression.sql)
     if sql is None:
         raise DPError(
             SHAPE,
@@ -76,6 +78,11 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts) -> Key:
     public = tuple(f"{item.sql_alias}." for item in scope.items if item.relation.public)
     read = any(column.startswith(public) for column in expression.columns)
     return Key(name, sql, grid.evaluate(sql, node, scope, texts), read)
+
+
+def _is_date_trunc(node: Any) -> bool:
+    """Of an interval, which date_trunc gives of times alone."""
+    return isinstance(node, ast.FuncCall) and grid.last_name(node.funcname) == "date_trunc"
 
 
 def _public_column(item: Item, name: str, texts: Texts) -> Key:

@@ -13,11 +13,12 @@ from typing import Any
 from pg_epsilon.query.compare import quote_zone
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, quote
-from pg_epsilon.query.parse import enums
+from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.types import (
     BOOL,
     DATE,
     FLOAT8,
+    INTERVAL,
     NUMERIC,
     TEXT,
     TIME,
@@ -152,6 +153,14 @@ def _arity(ctx: Context, node: Any, args: Arguments, *counts: int) -> None:
         raise ctx.refuse(node, "wrong number of arguments", f"Give {' or '.join(str(n) for n in counts)}.")
 
 
+def _uncast(node: Any) -> Any:
+    """A time, where a view has the interval that PostgreSQL makes of it; any other node itself."""
+    name: Any = node.typeName if isinstance(node, ast.TypeCast) else None
+    if name is None or name.typmods or name.arrayBounds or name.names[-1].sval != "interval":
+        return node
+    return node.arg
+
+
 def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
     """date_trunc(constant unit, moment [, constant zone])."""
     _arity(ctx, node, args, 2, 3)
@@ -160,7 +169,9 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
         raise ctx.refuse(
             args[0], f'unit "{unit[:30]}" is not supported', "Supported: " + ", ".join(sorted(_UNITS)) + "."
         )
-    term = ctx.compile(args[1])
+    term = ctx.compile(_uncast(args[1]))
+    if term.kind is Kind.TIME:
+        return _date_trunc_of_time(ctx, args, unit, term)
     if term.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ) or (
         len(args) == 3 and term.kind is Kind.TIMESTAMP
     ):
@@ -179,6 +190,16 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
     cut = f"pg_catalog.date_trunc({u}, {x}, {zone})"
     guard = f"{x} >= {_low(TIMESTAMPTZ, '4000-01-01')} AND {x} < {_high(TIMESTAMPTZ)}"
     return Term(f"(CASE WHEN {guard} THEN {cut} ELSE {x} END)", TIMESTAMPTZ, term.columns)
+
+
+def _date_trunc_of_time(ctx: Context, args: Arguments, unit: str, term: Term) -> Term:
+    """An interval, as in PostgreSQL: of whole seconds here, so that its text is one (query/keys.py)."""
+    if len(args) == 3:
+        raise ctx.refuse(args[2], "a time has no time zone to cut it in", "Leave the time zone out.")
+    if unit in ("microseconds", "milliseconds"):
+        raise ctx.refuse(args[0], f'unit "{unit}" is not supported of a time', "Cut it to a second, minute or hour.")
+    cut = f"pg_catalog.date_trunc({quote(unit)}, {term.sql}::{INTERVAL.name})"
+    return Term(cut, INTERVAL, term.columns)
 
 
 def _field(ctx: Context, args: Arguments) -> tuple[str, Term]:
