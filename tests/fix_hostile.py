@@ -139,6 +139,11 @@ class Server:
 
 @pytest.fixture(scope="session")
 def hostile_server() -> Iterator[Server]:
+    """A server of `started_server` for the whole session."""
+    yield from started_server()
+
+
+def started_server() -> Iterator[Server]:
     """Start a cluster as an unprivileged user, with the databases utf8, latin1 and ascii, and stop it afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="pge-hostile-", dir="/tmp"))
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name

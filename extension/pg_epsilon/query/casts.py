@@ -149,11 +149,13 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
     if not term.constant:
         raise ctx.refuse(node, "the elements of an array must be constants", "Write OR.")
     modified = _modified(type_, name)
+    fields = term.kind is Kind.TEXT and type_.kind is Kind.INTERVAL  # text is read before the fields cut it
     if term.kind is Kind.TEXT and type_.kind is not Kind.TEXT:
         term = replace(untyped(term.value), origin=origin)
     if (
         term.kind is Kind.UNKNOWN
         and modified
+        and not fields
         and type_.kind in (Kind.INTERVAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME)
     ):
         read = coerce(ctx, origin, term, replace(type_, name=name))

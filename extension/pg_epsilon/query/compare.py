@@ -132,6 +132,10 @@ def _list_type(ctx: Context, node: Any, left: Term, elements: Sequence[Term], ar
         return elements
     if left.type == FLOAT4 and not array and all(term.kind in EXACT | {Kind.UNKNOWN} for term in elements):
         return [coerce(ctx, node, untyped(term.value), FLOAT4) for term in elements]
+    moments = [term.type for term in (elements if array else (left, *elements)) if term.kind in MOMENTS]
+    if moments:  # a string of no type is read as the widest of them
+        widest = max(moments, key=lambda one: (DATE, TIMESTAMP, TIMESTAMPTZ).index(one))
+        return [coerce(ctx, node, term, widest) for term in elements]
     if any(term.kind is Kind.FLOAT for term in elements):
         return [to_float(ctx, node, term) if term.kind in EXACT else term for term in elements]
     return elements

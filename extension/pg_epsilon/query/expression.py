@@ -25,7 +25,7 @@ from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.patterns import LIKES, compile_like
 from pg_epsilon.query.semijoin import compile_sublink
 from pg_epsilon.query.temporal import value_function
-from pg_epsilon.query.types import BOOL, TEXT, Expression, Fold, FoldError, Kind, Scope, Term, size_of, type_of
+from pg_epsilon.query.types import BOOL, BPCHAR, TEXT, Expression, Fold, FoldError, Kind, Scope, Term, size_of, type_of
 
 __all__ = ["Expression", "Fold", "FoldError", "Kind", "Scope", "compile_expression", "compile_predicate"]
 
@@ -210,13 +210,17 @@ def _coalesce(ctx: Context, node: Any) -> Term:
     return Term(sql, type_, columns_of(settled), size=_widest(settled))
 
 
+# Operands may be equal and yet differ ('30 days' and '1 mon', 1.0 and 1.00, 0 and -0): the order shows.
+_VARIED = frozenset({Kind.INTERVAL, Kind.NUMERIC, Kind.FLOAT})
+
+
 def _extreme(ctx: Context, node: Any) -> Term:
     word = {enums.MinMaxOp.IS_GREATEST: "GREATEST", enums.MinMaxOp.IS_LEAST: "LEAST"}.get(node.op)
     if word is None:
         raise _unsupported(ctx, node)
     settled, type_ = settle(ctx, node, [ctx.compile(arg) for arg in node.args])
     texts = [term.sql for term in settled]
-    if type_.deterministic:  # else operands may be equal and yet differ: the order would show
+    if type_.deterministic and type_.kind not in _VARIED and type_.name != BPCHAR.name:
         texts = sorted(set(texts))
     sql = f"{word}({', '.join(texts)})"
     return Term(sql, type_, columns_of(settled), size=_widest(settled))

@@ -134,6 +134,9 @@ def _cut(name: str, *counts: int) -> Handler:
     def compile_(ctx: Context, node: Any, args: Arguments) -> Term:
         _arity(ctx, node, args, *counts)
         term = text_argument(ctx, args[0], ctx.compile(args[0]))
+        if node.funcname[-1].sval == "substring" and all(ctx.compile(arg).kind is Kind.UNKNOWN for arg in args[1:]):
+            # a string of no type is text to PostgreSQL: the pattern of substring(text, text)
+            raise ctx.refuse(args[1], "substring by a pattern is not supported", "Write numbers without quotes.")
         numbers = [str(_constant_integer(ctx, arg, 0, 2**31 - 1)) for arg in args[1:]]
         sql = f"pg_catalog.{name}({', '.join([_plain(term), *numbers])})"
         return Term(sql, _text_type(term), term.columns)

@@ -12,6 +12,7 @@ from typing import Any
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.types import (
     BOOL,
+    BPCHAR,
     FLOAT8,
     INT4,
     INT8,
@@ -136,7 +137,9 @@ def coerce(ctx: Context, node: Any, term: Term, type_: Type) -> Term:
 
 def fold_term(ctx: Context, node: Any, term: Term) -> Term:
     """Replace a constant expression by the constant that PostgreSQL computes."""
-    value = ctx.folded(as_text(term.sql, term.kind), node, "the constant")
+    padded = term.type.name == BPCHAR.name  # a cast would cut the padding off, which octet_length and LIKE see
+    text = f"pg_catalog.textin(pg_catalog.bpcharout({term.sql}))" if padded else as_text(term.sql, term.kind)
+    value = ctx.folded(text, node, "the constant")
     return literal(term.type, from_text(ctx, node, value, term.kind))
 
 
@@ -164,11 +167,11 @@ def as_text(sql: str, kind: Kind) -> str:
 
 def from_text(ctx: Context, node: Any, value: str | None, kind: Kind) -> str | None:
     """Return the canonical text of a value that `as_text` produced."""
-    if value is None:
+    if value is None or (kind is Kind.INTERVAL and not value):  # concat_ws of nothing but NULL is empty
         return None
     if kind is Kind.TIMESTAMPTZ and "infinity" not in value:
         return f"{value[:-3]}+00 BC" if value.endswith(" BC") else f"{value}+00"
-    if kind is Kind.INTERVAL and value:
+    if kind is Kind.INTERVAL:
         parts = value.split("|")
         if len(parts) != 3:
             raise ctx.refuse(node, "infinite intervals are not supported", "Write a finite interval.")
@@ -264,7 +267,8 @@ def _read_float(ctx: Context, node: Any, value: str, type_: Type) -> Term:
         raise _bad(ctx, node, value, type_) from None
     if abs(number) == float("inf") or (number == 0 and not zero):
         raise _bad(ctx, node, value, type_)
-    return literal(type_, "0" if number == 0 else repr(number))
+    minus = "-" if str(number).startswith("-") else ""  # -0 equals 0, and its text does not
+    return literal(type_, f"{minus}0" if number == 0 else repr(number))
 
 
 def _read_text(ctx: Context, node: Any, value: str, type_: Type) -> Term:

@@ -176,6 +176,8 @@ def date_trunc(ctx: Context, node: Any, args: Arguments) -> Term:
         len(args) == 3 and term.kind is Kind.TIMESTAMP
     ):
         raise ctx.refuse(args[1], f"date_trunc of {term.kind.value} is not supported", "Give a date or a timestamp.")
+    if term.kind is Kind.DATE and len(args) == 3:  # the session's midnight, cut in the other zone
+        term = to_timestamptz(ctx, node, term)
     u, x = quote(unit), term.sql
     if term.kind is Kind.TIMESTAMP:
         cut = f"pg_catalog.date_trunc({u}, {x})"
