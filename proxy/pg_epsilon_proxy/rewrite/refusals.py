@@ -108,6 +108,12 @@ def notices(value: str) -> Refusal:
     return Refusal(RANGE, f"dp.notices must be on or off, not {value!r}", hint="SET dp.notices = on, or RESET it.")
 
 
+def division(value: str) -> Refusal:
+    """A dp.division that is none of its values: it would be taken for one of them."""
+    hint = "SET dp.division = 'null', or 'error' for PostgreSQL's own error."
+    return Refusal(RANGE, f"dp.division must be null or error, not {value!r}", hint=hint)
+
+
 def broken(what: str) -> Refusal:
     """The private side's answer does not have the agreed form."""
     return Refusal(CHANNEL, f"the private database gave an unusable answer: {what}", hint="Tell the administrator.")

@@ -74,6 +74,9 @@ class BrainIO:
     def outside_block(self) -> bool:
         return self._context.link.pending.status == b"I" and not self._begun()
 
+    def count_undefined(self, say: Callable[[int], str] | None) -> None:
+        self._context.link.undefined.say = say
+
     def notice(
         self,
         severity: str,
