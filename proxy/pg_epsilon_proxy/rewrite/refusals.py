@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pg_epsilon.query.parse import written
+
 from ..session.rewriting import Refusal
 from .positions import location
 
@@ -23,7 +25,7 @@ def raw_access(relation: str, at: Any = None) -> Refusal:
     return Refusal(
         RAW_ACCESS,
         f"rows of {relation} are private",
-        hint=f"Ask for aggregates, for example SELECT count(*) FROM {relation}, with or without GROUP BY.",
+        hint=f"Ask for aggregates, for example SELECT count(*) FROM {written(relation)}, with or without GROUP BY.",
         position=location(at),
     )
 
