@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..session.rewriting import BoundParams, Refusal, SessionIO
+from ..session.spelled import in_ascii, is_plain
 from . import probes, refusals, workloads
 from .bars import with_bars
 from .blocks import Arms, Block, CallBlock, EmptyBlock, QueryBlock, ViewBlock, check_width
@@ -306,6 +307,8 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
     writer = DOCUMENTS.get(unit.explained or "")
     undefined = division_fact(inputs.settings.division) if unit.guarded else None
     text = lines(found, unit.shown, first, undefined) if writer is None else [writer(found, unit.shown, undefined)]
+    if not is_plain(io.parameter_status("client_encoding")):
+        text = [in_ascii(line) for line in text]
     return document([(line,) for line in text])
 
 
