@@ -20,7 +20,7 @@ from pg_epsilon.plan import Plan
 from pg_epsilon.query.copies import Synthetic
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
-from pg_epsilon.query.schema import Relation
+from pg_epsilon.query.schema import Relation, written
 from pg_epsilon.query.sizes import Limits
 from pg_epsilon.refusals import PLANNER, check_not_frozen, no_allotment, not_published, repriced
 
@@ -66,7 +66,7 @@ class Catalog:
         if kept is None or kept[0] != version:
             found = self._protected(schema, name) or self._public(schema, name)
             if found is None:
-                raise not_published(f"{schema}.{name}")
+                raise not_published(written(schema, name))
             self._policies[key] = kept = version, found
         return kept[1]
 
@@ -82,7 +82,7 @@ class Catalog:
         """The policy of a protected relation; 42501 for anything else."""
         found = self.relation(schema, name)
         if not isinstance(found, Policy):
-            raise not_published(f"{schema}.{name}")
+            raise not_published(written(schema, name))
         return found
 
     def _protected(self, schema: str, name: str) -> Policy | None:
@@ -93,13 +93,13 @@ class Catalog:
         if document.pop("unit_path_broken"):
             raise DPError(
                 CHANNEL,
-                f"the way from {schema}.{name} to its privacy unit is broken",
+                f"the way from {written(schema, name)} to its privacy unit is broken",
                 "The owner restores the foreign keys of its unit_path and the protection of its steps: see dp.check().",
             )
         if document.pop("part_protected"):
             raise DPError(
                 CHANNEL,
-                f"{schema}.{name} shares rows with another protected relation",
+                f"{written(schema, name)} shares rows with another protected relation",
                 "One row has one account: the owner detaches the part or unprotects one of them: see dp.check().",
             )
         return policy_from_json(document)
@@ -141,7 +141,7 @@ class Catalog:
         if document["part_protected"]:
             raise DPError(
                 CHANNEL,
-                f"{schema}.{name} shares rows with a protected relation",
+                f"{written(schema, name)} shares rows with a protected relation",
                 "The owner unpublishes it: see dp.check().",
             )
         if not document["readable"]:

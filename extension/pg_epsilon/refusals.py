@@ -95,7 +95,7 @@ def no_allotment(dataset: str, who: str | None = None) -> DPError:
         return DPError(
             PRIVILEGE,
             f"{PLANNER}, which pays for what everybody uses, has no allotment in dataset {dataset}",
-            f"CALL dp.allot('{PLANNER}', '{dataset}', epsilon => ...)",
+            f"CALL dp.allot('{PLANNER}', {quoted(dataset)}, epsilon => ...)",
         )
     return DPError(
         PRIVILEGE,

@@ -101,8 +101,8 @@ BEGIN
   target := format('%I.%I', names[1], names[2]);
   IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = names[1] AND c.relname = names[2]) THEN
     RAISE EXCEPTION USING ERRCODE = '42P07', MESSAGE = format('%s already exists', target), HINT = CASE WHEN EXISTS (SELECT FROM dp.published p WHERE p.relation = target AND p.provenance = 'generated')
-             THEN format('DROP TABLE %s first (its release stays and is used again for nothing), or give another name: synthetic => %L', target, names[2] || '_2')
-             ELSE format('Give another name: synthetic => %L', names[2] || '_syn') END;
+             THEN format('DROP TABLE %s first (its release stays and is used again for nothing), or give another name: synthetic => %L', target, quote_ident(names[2] || '_2'))
+             ELSE format('Give another name: synthetic => %L', quote_ident(names[2] || '_syn')) END;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = names[1] AND has_schema_privilege(n.oid, 'CREATE')) THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('you may not create tables in schema %I', names[1]), HINT = 'Name another schema: synthetic => ''mine.adult_syn''.';

@@ -443,8 +443,12 @@ SELECT count(*) FROM people WHERE pg_notify('c', age::text) IS NULL
 SELECT count(*) FROM people WHERE random() < 0.5
 == row number in a predicate | all 42P20
 SELECT count(*) FROM people WHERE row_number() OVER () = 1
-== division by zero in the shown value is the analyst's own | proxy 22012, direct 42501 | charged 1
+== division by zero in the shown value is the analyst's own, and NULL | proxy ok, direct 42501 | charged 1
 SELECT 1 / (count(*) - count(*)) FROM people WHERE age < 21
+== division by zero in the shown value is an error if the analyst says so | proxy 22012, direct 42501 | charged 1
+SET dp.division = 'error'
+---
+SELECT 1 / (count(*) - count(*)) FROM people WHERE age < 22
 == dp_count: division by zero | all DP003
 SELECT dp_count('people', '1 / (age - 37) > 0')
 == dp_count: cast | all DP003

@@ -415,7 +415,7 @@ SELECT set_config('dp.synthetic', 'adult_syn', false), set_config('dp.tau', '5%'
 ---
 SELECT count(*) FROM adult WHERE 1 / (age - 37) > 0
 == session: division by what is released | proxy 22012, direct 42501
-SELECT set_config('dp.synthetic', 'adult_syn', false), set_config('dp.tau', '5%', false)
+SELECT set_config('dp.synthetic', 'adult_syn', false), set_config('dp.tau', '5%', false), set_config('dp.division', 'error', false)
 ---
 SELECT 1 / (count(*) - 1980) FROM adult
 == session: a median of nothing | proxy DP005, direct 42883

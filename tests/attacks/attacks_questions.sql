@@ -129,7 +129,7 @@ SET dp.epsilon = 0.01
 SELECT joined > '2024-03-05', count(*) FROM people GROUP BY 1
 
 -- Distinct, derived tables, CTEs --------------------------------------------------------------------------------------------------------------------
-== distinct expression | proxy 22012, direct 42501/22012
+== distinct expression | proxy ok, direct 42501/22012
 SET dp.epsilon = 0.01
 ---
 SELECT DISTINCT age / 0 FROM people

@@ -318,7 +318,11 @@ CREATE TEMP TABLE kept AS {block}
 ROLLBACK TO s
 ---
 COMMIT
+== without a result after the answer is paid | 1
+SELECT 1 / (n - n) FROM ({block}) x(n)
 == failed after the answer is paid | 1 | 22012
+SET dp.division = 'error'
+---
 SELECT 1 / (n - n) FROM ({block}) x(n)
 == failed in a later step is paid | 1
 BEGIN

@@ -159,6 +159,7 @@ def test_a_statement_that_fails_later_has_paid_for_its_decision(stack: Stack, al
     """The charge is not undone by what PostgreSQL finds afterwards: the decision was released."""
     before, heard = spent(stack), Heard(alice)
     alice.execute("SET dp.notices = on")
+    alice.execute("SET dp.division = 'error'")
     sql = "SELECT 1 / (count(*) - 990) FROM adult WHERE sex = 'm'"
     with pytest.raises(psycopg.errors.DivisionByZero):
         alice.execute(sql.encode())

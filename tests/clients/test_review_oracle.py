@@ -102,6 +102,7 @@ def test_a_statement_means_what_it_means_in_postgresql(sides: tuple[Connection, 
     share = EPSILON * max(1, sql.lower().count("count"))
     ours, plain = (connection.pgconn for connection in sides)
     ours.exec_(f"SET dp.epsilon = '{min(share, 100)}'".encode())
+    ours.exec_(b"SET dp.division = 'error'")
     assert seen(ours.exec_(sql.encode())) == seen(plain.exec_(sql.encode())), sql
     if sql.startswith(";"):
         return  # several statements, if empty ones: the extended protocol takes one
@@ -239,7 +240,7 @@ def test_sequences_of_messages_are_answered_as_postgresql_answers_them(
     row = sides[1].execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'alice'").fetchone()
     assert row is not None
     keys, draw = keys_of(PASSWORD, row[0]), random.Random(seed)
-    ours = RawClient(stack.port, keys, database=PRIVATE, options=f"-c dp.epsilon={EPSILON}")
+    ours = RawClient(stack.port, keys, database=PRIVATE, options=f"-c dp.epsilon={EPSILON} -c dp.division=error")
     plain = RawClient(stack.cluster.port, keys, database=PLAIN)
     try:
         for _ in range(8):

@@ -232,6 +232,23 @@ def test_sync_does_nothing_when_nothing_changed(facade_cluster: FacadeCluster) -
     assert facade_cluster.check() == []
 
 
+def test_sync_makes_the_operations_that_an_older_facade_lacks(facade_cluster: FacadeCluster) -> None:
+    """And PUBLIC may call none of them."""
+    called = (
+        "SELECT count(*), bool_or(has_function_privilege('public', p.oid, 'EXECUTE')) FROM pg_proc p "
+        "JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'dp_null'"
+    )
+    with facade_cluster.psycopg("facade") as root:
+        before = root.execute(called).fetchone()
+        root.execute("DROP SCHEMA dp_null CASCADE")
+        assert facade_cluster.check() == ["schema dp_null is missing"]
+        facade_cluster.sync()
+        assert facade_cluster.check() == []
+        assert one(root, "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dp_null'") == "dp_facade"
+        assert before is not None
+        assert root.execute(called).fetchone() == before == (max(before[0], 30), False)
+
+
 def test_sync_rebuilds_only_what_changed(facade_cluster: FacadeCluster) -> None:
     oid = "SELECT 'clinic.patient'::regclass::oid"
     with facade_cluster.psycopg("facade", "alice") as shown:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.aggregates import aggregate_from_text
-from pg_epsilon.query.parse import ast, children, deparse, enums, parse_query
+from pg_epsilon.query.parse import ast, children, deparse, enums, parse_query, written
 
 RelationName = tuple[str, str]  # schema and name
 FUNCTIONS = ("count", "sum", "avg", "median", "percentile_disc")
@@ -112,7 +112,7 @@ def _check_source(source: Any, path: Sequence[str], relation: RelationName, synt
         raise DPError(
             SHAPE,
             f"the query reads {source.relname:.63}, which is neither the relation nor its synthetic copy",
-            f"Read from {'.'.join(relation)}, {'.'.join(synthetic)} or {_PLACEHOLDER}.",
+            f"Read from {written(*relation)}, {written(*synthetic)} or {_PLACEHOLDER}.",
         )
     return relation in meant
 

@@ -69,12 +69,12 @@ class NotBins(Exception):
 
 
 @lru_cache(maxsize=1024)
-def attribute(column: Column) -> Attribute:
+def attribute(column: Column, relation: str = "<table>") -> Attribute:
     """The bins of a column, from its declaration alone.
 
     Errors: DP003 for a type that cannot be a key, DP004 without a finite domain, DP005 for too many values.
     """
-    keys = key_domain(column)
+    keys = key_domain(column, relation)
     policy = column.policy
     declared = column
     if policy is not None and policy.edges is not None and policy.domain is None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.schema import written
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Synthetic:
     @property
     def qualified(self) -> str:
         """schema.name, for people."""
-        return f"{self.schema}.{self.name}"
+        return written(self.schema, self.name)
 
     @property
     def sql(self) -> str:

@@ -40,13 +40,14 @@ class _Grid:
     cell: Callable[[str], tuple[str, str]]
 
 
-def key_domain(column: Column) -> tuple[str | None, ...]:
+def key_domain(column: Column, relation: str = "<table>") -> tuple[str | None, ...]:
     """Return the ordered, complete list of group keys of a column, as text outputs; None last if it may be NULL.
 
-    Public: a function of the declaration and the type only. Values outside it belong to no group. Errors: DP004 if no
-    finite domain is declared, DP005 if it has more than MAX_KEYS keys, DP003 if the type cannot be a key.
+    Public: a function of the declaration and the type only. Values outside it belong to no group. relation: the
+    column's, as hints name it. Errors: DP004 if no finite domain is declared, DP005 if it has more than MAX_KEYS keys,
+    DP003 if the type cannot be a key.
     """
-    _check(column)
+    _check(column, relation)
     policy = column.policy
     assert policy is not None  # noqa: S101 -- _check refused it
     keys: tuple[str, ...]
@@ -69,9 +70,9 @@ def key_domain(column: Column) -> tuple[str | None, ...]:
             )
         keys = grid.keys()
     else:
-        raise _no_domain(column)
+        raise _no_domain(column, relation)
     if not keys:
-        raise _no_domain(column)
+        raise _no_domain(column, relation)
     return (*keys, None) if policy.nullable else keys
 
 
@@ -122,7 +123,7 @@ def _text_sql(column: Column, x: str) -> str:
     return text_sql(type_of(column), x) or f"{x}::pg_catalog.text"
 
 
-def _check(column: Column) -> None:
+def _check(column: Column, relation: str = "<table>") -> None:
     type_ = type_of(column)
     ranges = type_.kind is Kind.FLOAT and column.policy is not None and column.policy.edges is not None
     why = None if ranges else _REFUSED.get(type_.kind)
@@ -133,14 +134,14 @@ def _check(column: Column) -> None:
             SHAPE, f"column {column.name} of type {column.type_name} cannot be a group key: {why}", "group by another"
         )
     if column.policy is None:
-        raise _no_domain(column)
+        raise _no_domain(column, relation)
 
 
-def _no_domain(column: Column) -> DPError:
+def _no_domain(column: Column, relation: str) -> DPError:
     return DPError(
         UNDECLARED,
         f"column {column.name} has no declared domain",
-        f"Ask the owner: CALL dp.describe_column('<table>', '{column.name}', domain => ARRAY[...]),"
+        f"Ask the owner: CALL dp.describe_column({quote(relation)}, {quote(column.name)}, domain => ARRAY[...]),"
         " or bounds with a resolution.",
     )
 

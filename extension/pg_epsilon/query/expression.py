@@ -19,7 +19,7 @@ from pg_epsilon.query.compare import COMPARISONS, boolean, columns_of, combine, 
 from pg_epsilon.query.constants import computed
 from pg_epsilon.query.context import MAX_SQL, READ, Context
 from pg_epsilon.query.functions import FUNCTIONS, text_argument
-from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, untyped
+from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, quote, untyped
 from pg_epsilon.query.names import column_sql, resolve
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.patterns import LIKES, compile_like
@@ -133,7 +133,7 @@ def _column(ctx: Context, node: Any) -> Term:
         raise ctx.refuse(
             node,
             f"column {column.name} is not declared",
-            f"Ask the owner: CALL dp.describe_column('{item.relation.qualified}', '{column.name}', ...).",
+            f"Ask the owner: CALL dp.describe_column({quote(item.relation.qualified)}, {quote(column.name)}, ...).",
             UNDECLARED,
         )
     sql = column_sql(item, column.name)

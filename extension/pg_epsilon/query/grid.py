@@ -147,9 +147,9 @@ def _product(own: Sequence[tuple[Item, Column]], grain: dict[str, Decimal | int 
             raise DPError(
                 UNDECLARED,
                 f"column {column.name} of {item.relation.qualified} has no declared values to group by here",
-                f"Ask the owner: CALL dp.describe_column('{item.relation.qualified}', '{column.name}', domain =>"
-                " ARRAY[...]) or bounds with a resolution; or group by CASE with constant results, a condition, or"
-                " date_trunc of a column with bounds.",
+                f"Ask the owner: CALL dp.describe_column({quote(item.relation.qualified)}, {quote(column.name)},"
+                " domain => ARRAY[...]) or bounds with a resolution; or group by CASE with constant results, a"
+                " condition, or date_trunc of a column with bounds.",
             )
         size *= values.size
         parts.append(f"({values.sql}) AS v{i}(v, o)")

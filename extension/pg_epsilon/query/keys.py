@@ -59,7 +59,7 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts) -> Key:
         item, column = named(node, scope)
         if item.relation.public:
             return _public_column(item, column.name, texts)
-        return Key(column.name, key_sql(column, item.sql_alias), key_domain(column))
+        return Key(column.name, key_sql(column, item.sql_alias), key_domain(column, item.relation.qualified))
     sql = text_sql(expression.type, expression.sql)
     if expression.kind is Kind.INTERVAL and not expression.constant and _is_date_trunc(node):
         sql = clock_text(expression.sql)

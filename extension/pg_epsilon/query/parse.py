@@ -20,7 +20,7 @@ from pg_epsilon.errors import SHAPE, DPError
 _usual_flags = sys.getdlopenflags()
 sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
 try:
-    from pglast import ast, enums, parser
+    from pglast import ast, enums, keywords, parser
     from pglast.stream import RawStream
 finally:
     sys.setdlopenflags(_usual_flags)
@@ -38,6 +38,7 @@ __all__ = [
     "parse_statements",
     "position_of",
     "scan",
+    "written",
 ]
 
 # libpg_query recurses per operator: 50 kB of "1+1+..." kills a process with an 8 MB stack, and the engine parses inside
@@ -49,6 +50,9 @@ MAX_TOKENS = 4_000
 # Our walks take a few Python frames a level, and Python's default limit is 1,000 frames.
 MAX_DEPTH = 96
 
+# What an identifier may be without quotes; a keyword only if it is reserved nowhere.
+_PLAIN = re.compile("[a-z_][a-z0-9_]*")
+_QUOTED = keywords.RESERVED_KEYWORDS | keywords.COL_NAME_KEYWORDS | keywords.TYPE_FUNC_NAME_KEYWORDS
 # Sub-queries that are conditions; what the compiler allows inside them is its own affair.
 _CONDITIONS = frozenset(
     {enums.SubLinkType.EXISTS_SUBLINK, enums.SubLinkType.ANY_SUBLINK, enums.SubLinkType.ALL_SUBLINK}
@@ -62,6 +66,15 @@ _ONE = "Write one scalar expression, for example age > 30."
 def parse_statements(sql: str) -> tuple[Any, ...]:
     """Return the RawStmt nodes of `sql`; ParseError passes through. No size limit: the caller has the stack."""
     return tuple(parser.parse_sql(sql))
+
+
+def written(*names: str) -> str:
+    """Names as people write them in SQL, with dots between: quoted where they must be, as quote_ident does."""
+    return ".".join(name if _PLAIN.fullmatch(name) and name not in _QUOTED else _quoted(name) for name in names)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def parse_json(sql: str) -> str:

@@ -11,6 +11,13 @@ DOMAIN = "domain"
 EDGES = "edges"
 
 
+def written(*names: str) -> str:
+    """Names as people write them in SQL, with dots between: quoted where they must be."""
+    from pg_epsilon.query import parse
+
+    return parse.written(*names)
+
+
 @dataclass(frozen=True)
 class ColumnPolicy:
     """The owner's declaration of one column (dp.describe_column); values are text outputs under ISO dates and UTC.
@@ -65,5 +72,5 @@ class Relation:
 
     @property
     def qualified(self) -> str:
-        """The name as people write it in a CALL: schema.table."""
-        return f"{self.schema}.{self.name}"
+        """The name as people write it in SQL: schema.table, quoted where it must be."""
+        return written(self.schema, self.name)

@@ -16,7 +16,7 @@ from pg_epsilon.errors import DPError
 from pg_epsilon.query.compare import boolean, columns_of, pair
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, identifier
-from pg_epsilon.query.parse import ast, enums
+from pg_epsilon.query.parse import ast, enums, written
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.types import BOOL, EXACT, INT8, MOMENTS, TEXT, Kind, Scope, Term
 
@@ -108,11 +108,13 @@ def _check(ctx: Context, node: Any, part: Any) -> None:
 def _public(ctx: Context, node: Any, table: Any) -> Relation:
     if table.schemaname is None:
         raise ctx.refuse(
-            node, f"the schema of {table.relname} is not given", f"Write schema.{table.relname} in a sub-query."
+            node,
+            f"the schema of {table.relname} is not given",
+            f"Write schema.{written(table.relname)} in a sub-query.",
         )
     lookup = ctx.scope.public
     relation = lookup(table.schemaname, table.relname) if lookup is not None else None
-    shown = f"{table.schemaname}.{table.relname}"
+    shown = written(table.schemaname, table.relname)
     if relation is None:
         raise ctx.refuse(
             node, f"relation {shown} does not exist", "dp.published lists what can be asked about.", "42P01"

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
 from pg_epsilon.query.cover import cover
+from pg_epsilon.query.literals import quote
 
 _UP = Context(prec=40, rounding=ROUND_CEILING)
 # Logarithms and exponentials of 40 digits are nearer than this factor: the product is no less than the bound.
@@ -266,6 +267,6 @@ def _advice(join: Join, subset: frozenset[int]) -> str:
         shared = {c for j in subset - {i} for c in join.tables[j].classes} | join.fixed
         for column, c in table.columns.items():
             if c in shared and c not in (table.caps or {}):
-                call = f"CALL dp.describe_column('{table.name}', '{column}', max_rows_per_value => ...)"
+                call = f"CALL dp.describe_column({quote(table.name)}, {quote(column)}, max_rows_per_value => ...)"
                 return f"Let the owner declare how many rows share a value: {call}; or a smaller max_rows."
     return "Join them by = along a key, or let the owner declare a smaller max_rows or max_rows_per_value."

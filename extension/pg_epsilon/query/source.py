@@ -279,7 +279,9 @@ def _order(occurrences: Sequence[Occurrence]) -> str:
 
 
 def _shape_name(occurrence: Occurrence) -> str:
-    return occurrence.policy.relation_key if occurrence.policy is not None else occurrence.item.relation.qualified
+    """A part of stored keys: it must stay what it was."""
+    policy, relation = occurrence.policy, occurrence.item.relation
+    return policy.relation_key if policy is not None else f"{relation.schema}.{relation.name}"
 
 
 def table(schema: str, name: str) -> str:

@@ -129,7 +129,7 @@ def _variables(names: Any, policy: Policy, bins: int) -> list[Variable]:
             missing or "columns is empty, or names one twice",
             "columns names published columns, each once; leave it out for all that have declared values.",
         )
-    return [variable(published[name], bins) for name in asked]
+    return [variable(published[name], bins, policy.relation.qualified) for name in asked]
 
 
 def _no_key(column: Column, policy: Policy) -> bool:

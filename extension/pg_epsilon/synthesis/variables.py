@@ -131,18 +131,18 @@ class Variable:
         )
 
 
-def variable(column: Column, bins: int) -> Variable:
+def variable(column: Column, bins: int, relation: str = "<table>") -> Variable:
     """The variable of a column, alias r. DP004 without a finite domain that values can be made of, DP005 above
     MAX_CELLS, DP003 for a type that cannot be a group key."""
     policy = column.policy
     if policy is None:
-        raise _undeclared(column)
+        raise _undeclared(column, relation)
     points = None if policy.domain is not None else _points(column)
     if points is not None:
         return _in_points(column, points, bins)
     if policy.domain is None and type_of(column).kind not in (Kind.BOOL, Kind.ENUM):
-        raise _undeclared(column)
-    keys = [key for key in key_domain(column) if key is not None]
+        raise _undeclared(column, relation)
+    keys = [key for key in key_domain(column, relation) if key is not None]
     if len(keys) >= MAX_CELLS:
         raise DPError(
             OUT_OF_RANGE,
@@ -155,11 +155,12 @@ def variable(column: Column, bins: int) -> Variable:
     return Variable(column.name, code, policy.nullable, tuple(keys))
 
 
-def _undeclared(column: Column) -> DPError:
+def _undeclared(column: Column, relation: str) -> DPError:
     return DPError(
         UNDECLARED,
         f"column {column.name} has no declared values to make synthetic ones of",
-        f"CALL dp.describe_column(relation, '{column.name}', ...) with a domain or bounds, or leave it out of columns.",
+        f"CALL dp.describe_column({quote(relation)}, {quote(column.name)}, ...) with a domain or bounds, or leave it"
+        " out of columns.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.attributes import Attribute, attribute, check_size, index_sql
-from pg_epsilon.query.literals import identifier
+from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.partition import Cell, number_of
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.source import table
@@ -64,9 +64,9 @@ def attributes_of(policy: Policy, names: Sequence[str]) -> tuple[Attribute, ...]
             raise DPError(
                 UNDECLARED,
                 f"column {name} of {policy.relation.qualified} is not declared, or not published",
-                f"CALL dp.describe_column('{policy.relation.qualified}', '{name}', ...) and dp.publish it.",
+                f"CALL dp.describe_column({quote(policy.relation.qualified)}, {quote(name)}, ...) and dp.publish it.",
             )
-        found.append(attribute(column))
+        found.append(attribute(column, policy.relation.qualified))
     check_size(found)
     return tuple(found)
 

@@ -15,8 +15,10 @@ from pg_epsilon.errors import OUT_OF_RANGE, PRIVILEGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.domain import text_sql
+from pg_epsilon.query.literals import quote
 from pg_epsilon.query.partition import Cell, cell, number_of, width_of
 from pg_epsilon.query.policy import Policy
+from pg_epsilon.query.schema import written
 from pg_epsilon.query.types import Kind, type_of
 from pg_epsilon.refusals import PLANNER
 from pg_epsilon.turbo import nodes
@@ -125,9 +127,12 @@ class Owner:
                 continue
             view, relation = self._views.view(policy), policy.relation.qualified
             if view is None:
-                problem, hint = "its columns were declared anew", f"CALL dp.disable_turbo('{relation}'), then enable it"
+                problem, hint = (
+                    "its columns were declared anew",
+                    f"CALL dp.disable_turbo({quote(relation)}), then enable it",
+                )
             elif self._views.uncounted(view.view):
-                problem, hint = "its counts are missing, as in a restored copy", f"CALL dp.refresh('{relation}')"
+                problem, hint = "its counts are missing, as in a restored copy", f"CALL dp.refresh({quote(relation)})"
             else:
                 continue
             found.append({"object": relation, "problem": f"Turbo does not answer from it: {problem}", "hint": hint})
@@ -182,7 +187,7 @@ class Owner:
                 raise
             raise DPError(
                 OUT_OF_RANGE,
-                f"{schema}.{name} is not a protected relation that is published",
+                f"{written(schema, name)} is not a protected relation that is published",
                 "CALL dp.protect(relation, dataset, ...), declare its columns and dp.publish it first.",
             ) from None
 

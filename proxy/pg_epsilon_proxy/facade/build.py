@@ -71,6 +71,9 @@ async def prepare(
         await superuser_facade.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         await _setting(superuser_facade, "private_database", private_dbname or "")
         await superuser_facade.execute(_script("prepare.sql"))
+        await superuser_facade.execute("SET LOCAL ROLE dp_facade")
+        await superuser_facade.execute(_script("released.sql"))
+        await superuser_facade.execute("RESET ROLE")
         name = await superuser_facade.fetchval("SELECT pg_catalog.current_database()")
         await superuser_facade.execute(f"ALTER DATABASE {ident(name)} CONNECTION LIMIT {int(connection_limit)}")
         if source is not None:
@@ -107,6 +110,8 @@ async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any]
                 "SET LOCAL check_function_bodies = off; SET LOCAL client_min_messages = warning; "
                 f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"
             )
+            if await facade.fetchval("SELECT pg_catalog.to_regnamespace('dp_null') IS NULL"):
+                await facade.execute(_script("released.sql"))  # a facade of 0.1.0
             # The lock comes before the reading: of two proxies that sync at once the later one sees the newer policy.
             held_text = await facade.fetchval("SELECT definition FROM dp_state.facade_state FOR UPDATE")
             held = cast(Definition, json.loads(held_text)) if held_text else EMPTY

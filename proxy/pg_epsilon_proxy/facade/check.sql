@@ -43,6 +43,7 @@ UNION ALL SELECT 'dp.refuse(text) is not IMMUTABLE' FROM pg_catalog.pg_proc p
   WHERE p.oid = to_regprocedure('dp.refuse(text)') AND p.provolatile <> 'i'
 UNION ALL SELECT 'dp_analyst may not execute dp.refuse(text)' WHERE to_regprocedure('dp.refuse(text)') IS NOT NULL
   AND NOT pg_catalog.has_function_privilege('dp_analyst', to_regprocedure('dp.refuse(text)'), 'EXECUTE')
+UNION ALL SELECT 'schema dp_null is missing' WHERE to_regnamespace('dp_null') IS NULL
 UNION ALL SELECT 'dp_facade is a superuser or bypasses row-level security' FROM pg_catalog.pg_roles r
   WHERE r.rolname = 'dp_facade' AND (r.rolsuper OR r.rolbypassrls)
 UNION ALL SELECT 'dp_gateway is a superuser or bypasses row-level security' FROM pg_catalog.pg_roles r

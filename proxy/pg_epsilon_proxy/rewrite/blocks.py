@@ -214,10 +214,14 @@ Block = QueryBlock | CallBlock | ViewBlock
 
 @dataclass
 class Compiled:
-    """A statement whose blocks have been cut out. node: the changed tree, complete once every slot is filled."""
+    """A statement whose blocks have been cut out. node: the changed tree, complete once every slot is filled.
+
+    guarded: operations on released values give NULL where they have no value (undefined.py).
+    """
 
     node: Any
     blocks: list[Block] = field(default_factory=list)
+    guarded: bool = False
 
 
 def view_block(number: int, slot: Any, relation: Relation) -> ViewBlock:

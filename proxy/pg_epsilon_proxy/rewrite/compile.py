@@ -5,18 +5,18 @@ Pure: the tree and the facts of the session go in, a changed tree with numbered 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pg_epsilon.query.parse import ast, enums
 
-from . import refusals, running, workloads
+from . import refusals, running, undefined, workloads
 from .bars import BARS, INSTEAD
 from .blocks import Block, CallBlock, Compiled, view_block
 from .colnames import column_name
 from .env import Env, Reader, Rows
 from .names import EXPANDED, PROTECTED, PUBLIC, VIEW, Facts, Relation
-from .scope import dp_function
+from .scope import dp_function, relation_name
 from .select import SelectCompiler
 from .tree import kind, replace, replace_children, statement, statement_text, strings, substitute, walk
 from .unread import Unread
@@ -87,7 +87,12 @@ class _StatementCompiler:
         self._blocks.sort(key=lambda block: block.number)
         workloads.find(changed, self._blocks)
         running.find(changed, self._blocks)
-        return Compiled(changed, self._blocks)
+        return Compiled(changed, self._blocks, undefined.guard(changed, self._blocks, self._columns))
+
+    def _columns(self, node: Any) -> Sequence[str]:
+        """The columns of a relation, where they are known."""
+        relation = self._facts.relations.get(relation_name(node))
+        return relation.columns if relation is not None else ()
 
     # -- what names mean ----------------------------------------------------------------------------------------
 

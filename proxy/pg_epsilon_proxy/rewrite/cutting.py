@@ -49,12 +49,18 @@ def attempt(
 def _cut(
     node: Any, item: Statement, facts: Facts, oids: Sequence[int], strings: str | None, encoding: str | None
 ) -> Cut:
-    compiled = compile_statement(node, facts, item.text)
+    try:
+        compiled = compile_statement(node, facts, item.text)
+    except Refusal:
+        check_encoding(item.text, None, encoding)  # what it refuses may be no name of the client's
+        raise
     if not compiled.blocks:
         return Cut(compiled)
     check_encoding(item.text, strings, encoding)
     fixed: Asked = {}
     for block in compiled.blocks:
+        # U&"gr\00f6\00dfe" is ASCII, and is not when it is printed.
+        check_printed(_described(block), encoding)
         if isinstance(block, QueryBlock):
             block.source = item.source
             if (types := block.fixed_types) is not None:
@@ -76,6 +82,13 @@ def complete(compiled: Compiled, asked: Asked, oids: Sequence[int]) -> Unit:
                 block.print()
         types[block.number] = found
     return units.spliced(compiled, types, {number: names for number, (_, names) in asked.items() if names}, oids)
+
+
+def _described(block: Block) -> str:
+    """What the facade is asked in the block's place, as text."""
+    if isinstance(block, QueryBlock):
+        return " ".join([block.core, *block.inputs.values()])
+    return block.shape if isinstance(block, ViewBlock) else block.sql
 
 
 def _untyped(block: Block) -> bool:
@@ -126,6 +139,12 @@ def check_encoding(text: str, strings: str | None, encoding: str | None) -> None
             "queries over protected data with non-ASCII characters need client_encoding UTF8",
             "SET client_encoding = 'UTF8'",
         )
+
+
+def check_printed(text: str, encoding: str | None) -> None:
+    """The same of a text of ours: it may hold names that the client wrote in ASCII, by a star or an escape."""
+    if encoding != "LATIN1" or max(text, default="") > "\xff":
+        check_encoding(text, None, encoding)
 
 
 async def in_parser(io: SessionIO, function: Any, *args: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
-from . import probes, refusals, settings, units
+from . import cutting, probes, refusals, settings, units
 from .compile import DIRECT
 from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
@@ -254,6 +254,7 @@ class SqlRewriter:
         if unit is None:
             asked = await asked_types(cut.compiled.blocks, oids, io)
             unit = await in_parser(io, complete, cut.compiled, asked, oids)
+        cutting.check_printed(unit.template, _reading(facts, io)[1])
         if survey is not None:
             survey.asked = asked
         return await self._meant(unit, item, facts, oids, io)

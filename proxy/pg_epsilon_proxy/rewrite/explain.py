@@ -42,25 +42,30 @@ def explain_format(node: Any) -> str:
     return "text"
 
 
-def lines(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str, first: int = 1) -> list[str]:
+def lines(
+    blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str, first: int = 1, undefined: str | None = None
+) -> list[str]:
     """The text format: per block its call and public facts, then the statement that PostgreSQL would run.
 
-    first: the number of the first block's parameter in `outer`, behind the client's own.
+    first: the number of the first block's parameter in `outer`, behind the client's own. undefined: what happens where
+    a computation from released values has no result, if the statement holds one.
     """
     text: list[str] = []
     for number, (call, facts) in enumerate(blocks, first):
         text.append(f"DP block ${number}: {call}")
         text += [f"  {line}" for line in _facts(facts)]
+    text += [f"Undefined: {undefined}"] if undefined else []
     return [*text, f"Then, on released values only: {outer}"]
 
 
-def json_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> str:
+def json_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str, undefined: str | None = None) -> str:
     """The same as one JSON value."""
     found = [{"Call": call, "Facts": dict(facts)} for call, facts in blocks]
-    return json.dumps([{"DP Blocks": found, "Statement": outer}], indent=2)
+    more = {"Undefined": undefined} if undefined else {}
+    return json.dumps([{"DP Blocks": found, **more, "Statement": outer}], indent=2)
 
 
-def xml_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> str:
+def xml_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str, undefined: str | None = None) -> str:
     """The same as one XML document, with PostgreSQL's root element; a fact with members is written as JSON."""
     items = []
     for call, facts in blocks:
@@ -70,6 +75,7 @@ def xml_text(blocks: Sequence[tuple[str, Mapping[str, Any]]], outer: str) -> str
             if value is not None
         )
         items.append(f"  <DP-Block>\n    <Call>{_text(call)}</Call>\n{shown}  </DP-Block>\n")
+    items += [f"  <Undefined>{_text(undefined)}</Undefined>\n"] if undefined else []
     blocks_text, statement = "".join(items), f"  <Statement>{_text(outer)}</Statement>\n"
     return f'<explain xmlns="http://www.postgresql.org/2009/explain">\n{blocks_text}{statement}</explain>'
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _OFF = frozenset({"off", "false", "no", "0", "f", "n"})
+_NULL = "x / 0, and a root, logarithm or power outside its domain, of released values is NULL (dp.division = null)"
+_ERROR = "x / 0, or a root, logarithm or power outside its domain, of released values fails, paid (dp.division = error)"
+_DIVISIONS = {"": _NULL, "null": _NULL, "error": _ERROR}
 _ON = frozenset({"on", "true", "yes", "1", "t", "y"})
 
 
@@ -35,6 +38,25 @@ def unread_text(relations: Sequence[str]) -> str:
     return (
         f"dp: no row of {', '.join(relations)} is read, by LIMIT 0 or a constant condition: answered, nothing charged"
     )
+
+
+def undefined_text(count: int) -> str:
+    """What is said at the end of a statement in which `count` values were made NULL (composition.md §14.15)."""
+    words = "1 value is NULL, because its" if count == 1 else f"{count} values are NULL, because their"
+    return (
+        f"dp: {words} computation from released values has no result: x / 0, or a root, logarithm or power outside "
+        "its domain; SET dp.division = 'error' makes it an error"
+    )
+
+
+def odd_division(setting: str | None) -> bool:
+    """Whether dp.division is neither unset nor one of its values."""
+    return setting is not None and setting.strip().lower() not in _DIVISIONS
+
+
+def division_fact(setting: str | None) -> str:
+    """What EXPLAIN says of a statement that divides released values, or takes roots, logarithms or powers of them."""
+    return _DIVISIONS[(setting or "").strip().lower()]
 
 
 def warnings_of(notice: Mapping[str, Any]) -> list[str]:

@@ -46,18 +46,19 @@ _SETTINGS = """
 SELECT dp.session_settings()::pg_catalog.text,
        (1000 * pg_catalog.date_part('epoch',
          pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))::pg_catalog.int8,
-       pg_catalog.current_setting('search_path')"""
+       pg_catalog.current_setting('search_path'), pg_catalog.current_setting('dp.division', true)"""
 
 _PREPARED = "SELECT p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.name = $1::pg_catalog.text"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What dp.session_settings() says now, statement_timeout in seconds (None: no limit), and search_path."""
+    """What dp.session_settings() says now, statement_timeout in seconds (None: no limit), search_path, dp.division."""
 
     values: Mapping[str, Any]
     timeout: float | None
     path: str | None
+    division: str | None = None
 
 
 async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
@@ -142,9 +143,9 @@ async def settings(io: SessionIO) -> Settings:
 
 
 def _settings(rows: Sequence[Sequence[str | None]]) -> Settings:
-    values, timeout, path = rows[0]
+    values, timeout, path, division = rows[0]
     milliseconds = int(timeout or 0)
-    return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None, path)
+    return Settings(json.loads(values or "{}"), milliseconds / 1000 if milliseconds else None, path, division)
 
 
 async def prepared_text(io: SessionIO, name: str) -> str | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pg_epsilon.query.parse import written
+
 from ..session.rewriting import Refusal
 from .positions import location
 
@@ -23,7 +25,7 @@ def raw_access(relation: str, at: Any = None) -> Refusal:
     return Refusal(
         RAW_ACCESS,
         f"rows of {relation} are private",
-        hint=f"Ask for aggregates, for example SELECT count(*) FROM {relation}, with or without GROUP BY.",
+        hint=f"Ask for aggregates, for example SELECT count(*) FROM {written(relation)}, with or without GROUP BY.",
         position=location(at),
     )
 
@@ -106,6 +108,12 @@ def meaning_changed(what: str) -> Refusal:
 def notices(value: str) -> Refusal:
     """A dp.notices that is no boolean: it would be taken for one or the other."""
     return Refusal(RANGE, f"dp.notices must be on or off, not {value!r}", hint="SET dp.notices = on, or RESET it.")
+
+
+def division(value: str) -> Refusal:
+    """A dp.division that is none of its values: it would be taken for one of them."""
+    hint = "SET dp.division = 'null', or 'error' for PostgreSQL's own error."
+    return Refusal(RANGE, f"dp.division must be null or error, not {value!r}", hint=hint)
 
 
 def broken(what: str) -> Refusal:

@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..session.rewriting import BoundParams, Refusal, SessionIO
+from ..session.spelled import in_ascii, is_plain
 from . import probes, refusals, workloads
 from .bars import with_bars
 from .blocks import Arms, Block, CallBlock, EmptyBlock, QueryBlock, ViewBlock, check_width
 from .explain import DOCUMENTS, answered_from, call_text, lines
-from .notices import notice_text, unknown, unread_text, wanted, warnings_of
+from .notices import (
+    division_fact,
+    notice_text,
+    odd_division,
+    undefined_text,
+    unknown,
+    unread_text,
+    wanted,
+    warnings_of,
+)
 from .rehearse import NEVER, NOTHING, rehearsal, rehearse
 from .splice import document, encode
 from .tree import sql_text
@@ -65,6 +75,7 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     pairs = zip(unit.blocks, requests, strict=True)
     documents = [await _document(block, request, known.get(block.number), inputs, io) for block, request in pairs]
     _say_unread(unit.blocks, inputs.settings.values, io)
+    io.count_undefined(undefined_text if _told(inputs.settings.values, io) else None)
     return [*await _arguments(unit, inputs, io), *documents]
 
 
@@ -94,6 +105,8 @@ async def _inputs(
     settings = unit.settings or await probes.settings(io)
     if unknown(settings.values.get("dp.notices")):
         raise refusals.notices(str(settings.values["dp.notices"]))
+    if odd_division(settings.division):
+        raise refusals.division(str(settings.division))
     if unit.meaning is not None:
         await _check_meaning(unit.meaning, unit.blocks, settings, io)
     if values is None:
@@ -258,8 +271,7 @@ def _left(inputs: Inputs) -> float | None:
 
 
 def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionIO) -> None:
-    name = settings.get("application_name") or io.parameter_status("application_name")
-    if notice and wanted(settings.get("dp.notices"), name):
+    if notice and _told(settings, io):
         io.notice("NOTICE", notice_text(notice))
         for warning in warnings_of(notice):
             io.notice("NOTICE", f"dp: {warning}")
@@ -267,9 +279,14 @@ def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionI
 
 def _say_unread(blocks: Sequence[Block], settings: Mapping[str, Any], io: SessionIO) -> None:
     named = dict.fromkeys(block.relation.name for block in blocks if isinstance(block, EmptyBlock))
-    name = settings.get("application_name") or io.parameter_status("application_name")
-    if named and wanted(settings.get("dp.notices"), name):
+    if named and _told(settings, io):
         io.notice("NOTICE", unread_text(list(named)))
+
+
+def _told(settings: Mapping[str, Any], io: SessionIO) -> bool:
+    """Whether this client is told in NOTICEs."""
+    name = settings.get("application_name") or io.parameter_status("application_name")
+    return wanted(settings.get("dp.notices"), name)
 
 
 async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
@@ -288,7 +305,10 @@ async def _explain(unit: Unit, inputs: Inputs, io: SessionIO) -> str:
         joined[numbers[0]] = call_text(whole), plan
     found = [joined.get(block.number) or _explained(block, requests, plans) for block in unit.blocks]
     writer = DOCUMENTS.get(unit.explained or "")
-    text = lines(found, unit.shown, first) if writer is None else [writer(found, unit.shown)]
+    undefined = division_fact(inputs.settings.division) if unit.guarded else None
+    text = lines(found, unit.shown, first, undefined) if writer is None else [writer(found, unit.shown, undefined)]
+    if not is_plain(io.parameter_status("client_encoding")):
+        text = [in_ascii(line) for line in text]
     return document([(line,) for line in text])
 
 

@@ -15,6 +15,7 @@ KNOWN = (
     "dp.alpha",
     "dp.beta",
     "dp.confidence",
+    "dp.division",
     "dp.epsilon",
     "dp.mechanism",
     "dp.notices",

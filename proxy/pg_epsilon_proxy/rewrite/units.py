@@ -33,6 +33,7 @@ class Unit:
     format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
     meaning: what must still hold when it runs. settings: the session's, if it was planned to run at once, once.
     refused: what a run is answered, though it may be described. keeps: see rehearse.py; alone: in its message.
+    guarded: see blocks.Compiled.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Unit:
     refused: Refusal | None = None
     keeps: bool = False
     alone: bool = True
+    guarded: bool = False
 
     @property
     def documents(self) -> int:
@@ -89,6 +91,7 @@ class Note:
     types: list[str]
     meaning: Meaning | None = None
     keeps: bool = False
+    guarded: bool = False
 
 
 @dataclass
@@ -124,6 +127,7 @@ def spliced(
         marks=list(marks.values()),
         blocks=list(compiled.blocks),
         oids=list(oids),
+        guarded=compiled.guarded,
     )
 
 
@@ -155,6 +159,7 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
         literal=outer.literal,
         execute=outer.execute,
         meaning=outer.meaning,
+        guarded=outer.guarded,
     )
 
 
@@ -164,7 +169,9 @@ def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
     text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
     # An error's position is shown in the text of the EXECUTE, which has none of this.
     blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]
-    note = Note(node.name, text, body.text, blocks, body.oids, list(types), body.meaning, keeps(node.query))
+    note = Note(
+        node.name, text, body.text, blocks, body.oids, list(types), body.meaning, keeps(node.query), body.guarded
+    )
     return Unit(text=text, template=text, note=note)
 
 
@@ -192,6 +199,7 @@ def execution(node: Any, note: Note) -> Unit:
         execute=Execution(note, arguments, evaluate),
         meaning=note.meaning,
         keeps=note.keeps,
+        guarded=note.guarded,
     )
 
 

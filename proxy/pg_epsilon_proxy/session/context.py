@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pg_epsilon_proxy.session.facade_link import FacadeLink
@@ -18,6 +18,7 @@ from pg_epsilon_proxy.session.rewriting import (
     Probe,
     Rewriter,
 )
+from pg_epsilon_proxy.session.spelled import in_ascii, is_plain, read, spelled
 from pg_epsilon_proxy.wire import messages
 
 T = TypeVar("T")
@@ -54,13 +55,26 @@ class BrainIO:
     async def fetch(
         self, sql: str, params: BoundParams | Sequence[str | None] = (), param_oids: Sequence[int] = ()
     ) -> list[list[str | None]]:
+        plain = self._plain()
         try:
-            return await self._context.link.fetch(sql, params, param_oids)
+            rows = await self._context.link.fetch(sql if plain else spelled(sql), params, param_oids)
+            return rows if plain else read(sql, rows)
         except FacadeError as error:
             raise error.placed(None) from None  # a place in a text that the client has never seen
 
     async def together(self, probes: Sequence[Probe]) -> list[Any]:
-        return await self._context.link.together(probes)
+        if self._plain():
+            return await self._context.link.together(probes)
+        asked = [probe if probe.params is None else replace(probe, sql=spelled(probe.sql)) for probe in probes]
+        answers = await self._context.link.together(asked)
+        return [
+            answer if probe.params is None else read(probe.sql, answer)
+            for probe, answer in zip(probes, answers, strict=True)
+        ]
+
+    def _plain(self) -> bool:
+        """As the facade last said; an answer that is spelled is right in any encoding."""
+        return is_plain(self.parameter_status("client_encoding"))
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
         return await self._context.parsers.run(function, *args)
@@ -74,6 +88,9 @@ class BrainIO:
     def outside_block(self) -> bool:
         return self._context.link.pending.status == b"I" and not self._begun()
 
+    def count_undefined(self, say: Callable[[int], str] | None) -> None:
+        self._context.link.undefined.say = say
+
     def notice(
         self,
         severity: str,
@@ -83,4 +100,6 @@ class BrainIO:
         sqlstate: str = "00000",
     ) -> None:
         encoding = self._context.link.encoding
+        if not self._plain():
+            message = in_ascii(message)
         self._context.write(messages.report(b"N", severity, sqlstate, message, detail, hint, encoding=encoding))

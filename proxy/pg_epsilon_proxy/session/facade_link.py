@@ -21,6 +21,7 @@ from pg_epsilon_proxy.session.pending import (
     expect_sync,
 )
 from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Probe, Refusal
+from pg_epsilon_proxy.session.undefined import UndefinedValues
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import HEADER, MAX_LENGTH, STREAM_ABOVE, Framer, Piece, split
 
@@ -89,6 +90,7 @@ class FacadeLink:
         self.framer = Framer(dict.fromkeys(b"Dd", MAX_LENGTH), default=MAX_ANSWER, stream=b"Dd", shorten=b"EN")
         self.late: bytes | None = None
         self.last_error: bytes = b""
+        self.undefined = UndefinedValues()
         self.probed = False
         self.said_goodbye = False
         self._timer = False
@@ -274,6 +276,8 @@ class FacadeLink:
     def take_in(self, piece: Piece, *, operating: bool) -> bytes:
         """Account for one piece; what the client gets. operating: the session is in the middle of probes of its own."""
         kind = piece.kind
+        if self.undefined.counts(piece):
+            return b""
         if kind == ERROR and not len(self.pending):
             if self._goodbye(piece.data):
                 return piece.data
@@ -289,7 +293,9 @@ class FacadeLink:
             self.probed = False
         elif kind == ERROR and self._goodbye(piece.data):
             return piece.data
-        return self.pending.received(piece)
+        said = self.undefined.told(piece)
+        received = self.pending.received(piece)
+        return received if said is None else messages.report(b"N", "NOTICE", "00000", said) + received
 
     def _goodbye(self, raw: bytes) -> bool:
         self.said_goodbye = self.said_goodbye or _is_fatal(raw)

@@ -208,6 +208,10 @@ class SessionIO(Protocol):
         """True outside any: not where what was sent since the last Sync may have opened one."""
         ...
 
+    def count_undefined(self, say: Callable[[int], str] | None) -> None:
+        """How the client is told, at the end of a statement, how many values had no result; None: it is not told."""
+        ...
+
     def notice(
         self,
         severity: str,

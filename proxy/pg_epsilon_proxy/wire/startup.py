@@ -37,6 +37,7 @@ SETTINGS = frozenset(
         "dp.alpha",
         "dp.beta",
         "dp.confidence",
+        "dp.division",
         "dp.epsilon",
         "dp.mechanism",
         "dp.notices",

@@ -108,6 +108,8 @@ class FakeIO:
         self.described: list[str] = []
         self.fetched: list[str] = []
         self.notices: list[tuple[str, ...]] = []
+        self.division: str | None = None
+        self.says: Callable[[int], str] | None = None
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
         self.described.append(sql)
@@ -172,7 +174,7 @@ class FakeIO:
         return [[_TYPE_NAMES[int(oid)]] for oid in json.loads(params[0])]
 
     def _settings(self, params: Any) -> list[list[str | None]]:
-        return [[json.dumps(self.settings), self.timeout, self.path]]
+        return [[json.dumps(self.settings), self.timeout, self.path, self.division]]
 
     def _prepared(self, params: Sequence[str]) -> list[list[str | None]]:
         return [[self.prepared[params[0]]]] if params[0] in self.prepared else []
@@ -188,6 +190,9 @@ class FakeIO:
 
     def outside_block(self) -> bool:
         return not self.open_block
+
+    def count_undefined(self, say: Callable[[int], str] | None) -> None:
+        self.says = say
 
     def notice(
         self, severity: str, message: str, detail: str | None = None, hint: str | None = None, sqlstate: str = "00000"

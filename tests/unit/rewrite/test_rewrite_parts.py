@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rewrite_pairs import ADULT, NAMES
 
 from pg_epsilon.query.parse import ast, parse_statements
-from pg_epsilon_proxy.rewrite import aggregates, select
+from pg_epsilon_proxy.rewrite import aggregates, refusals, select
 from pg_epsilon_proxy.rewrite.blocks import parameters_in
 from pg_epsilon_proxy.rewrite.colnames import column_name
 from pg_epsilon_proxy.rewrite.explain import call_text
@@ -242,3 +242,8 @@ def test_a_request_of_another_kind_as_its_call() -> None:
     said = """dp_echo('public.adult', echo => {"by": "education"}"""
     assert call_text(request) == said + ", predicate => 'sex = ''F''')"
     assert call_text({**request, "where": None}) == said + ")"
+
+
+def test_a_hint_names_a_relation_as_it_must_be_written() -> None:
+    assert 'FROM "InvoiceLine",' in (refusals.raw_access("InvoiceLine").hint or "")
+    assert "FROM adult," in (refusals.raw_access("adult").hint or "")
