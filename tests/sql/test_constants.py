@@ -70,6 +70,7 @@ def test_only_what_settings_decide_is_let_through(bench: Bench) -> None:
         ("t = set_config('a.b', 'c', true)", "VOLATILE"),
         ("t = current_setting('dp.secret')", "current_setting is not supported"),
         ("t = nosuch(1)", "nosuch is not supported"),
+        ("iv < age(timestamp '2020-01-01')", "age is not supported"),
         ("t = public.lower('A')", "public.lower is not supported"),
         ("i4 > sqrt(-1)", "cannot be evaluated"),
         ("i4 > make_interval('now')", "another one each time"),

@@ -36,8 +36,6 @@ _KNOWN = (
     " WHERE {name} = {quoted} AND p.pronamespace = 11)"
 )
 _OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnamespace = 11 AND o.oid < 16384"
-# (server version, kind of name, name) → its letter: built-in functions are the same for ever.
-_letters: dict[tuple[int, str, str], str] = {}
 
 
 def computed(ctx: Context, node: Any, refused: DPError) -> Term:
@@ -65,7 +63,8 @@ def _call(ctx: Context, node: Any) -> Term | None:
     names = [getattr(part, "sval", None) for part in node.funcname]
     if len(names) == 2 and names[0] == "pg_catalog":
         names = names[1:]
-    if len(names) != 1 or names[0] is None:
+    args = tuple(node.args or ())
+    if len(names) != 1 or names[0] is None or (names[0] == "age" and len(args) != 2):  # else since the engine's day
         return None
     name, letter = str(names[0]), _letter(ctx, "p.proname", str(names[0]))
     if letter == "v":
@@ -73,7 +72,7 @@ def _call(ctx: Context, node: Any) -> Term | None:
         raise ctx.refuse(node, f"function {name} is VOLATILE: its value may differ from row to row", hint)
     if letter != "i" and not (letter == "s" and name in _STABLE):
         return None
-    operands = _operands(ctx, node, tuple(node.args or ()), pads=name in _PADDING)
+    operands = _operands(ctx, node, args, pads=name in _PADDING)
     return None if operands is None else _typed(ctx, node, f"pg_catalog.{identifier(name)}({', '.join(operands)})")
 
 
@@ -81,11 +80,9 @@ def _applied(ctx: Context, node: Any) -> Term | None:
     name = node.name[-1].sval
     if node.kind != enums.A_Expr_Kind.AEXPR_OP or isinstance(node.rexpr, tuple) or node.rexpr is None:
         return None
-    if _letter(ctx, "o.oprname", name) not in ("i", "s"):
-        return None
     sides = tuple(side for side in (node.lexpr, node.rexpr) if side is not None)
     operands = _operands(ctx, node, sides, pads=False)
-    if operands is None:
+    if operands is None or _letter(ctx, "o.oprname", name) not in ("i", "s"):
         return None
     left = f"{operands[0]} " if len(operands) == 2 else ""
     return _typed(ctx, node, f"({left}OPERATOR(pg_catalog.{name}) {operands[-1]})")
@@ -95,19 +92,14 @@ _FORMS: dict[type, Callable[[Context, Any], Term | None]] = {ast.A_Expr: _applie
 
 
 def _letter(ctx: Context, column: str, name: str) -> str:
-    """What PostgreSQL says of its functions, or operators, of this name."""
-    key = (ctx.scope.server_version, column, name)
-    if key not in _letters:
-        join = _OPERATOR if column == "o.oprname" else ""
-        asked = _KNOWN.format(join=join, name=column, quoted=quote(name))
-        try:
-            letter = ctx.folded(f"{asked}::pg_catalog.text", ctx.root, "the name")
-        except DPError:
-            letter = None
-        if letter in (None, "x"):  # of such names there is no end
-            return "x"
-        _letters[key] = str(letter)
-    return _letters[key]
+    """What PostgreSQL says of its functions, or operators, of this name: asked each time, so that a question's
+    statements do not tell what was asked before it."""
+    join = _OPERATOR if column == "o.oprname" else ""
+    asked = _KNOWN.format(join=join, name=column, quoted=quote(name))
+    try:
+        return ctx.folded(f"{asked}::pg_catalog.text", ctx.root, "the name") or "x"
+    except DPError:
+        return "x"
 
 
 def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> list[str] | None:
