@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
-from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, values_of
+from pg_epsilon.choice_parts import Choice, Facts, Share, check_bound, check_rows, from_below, values_of
 from pg_epsilon.choice_values import average, bound, quantile, spread
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import Number, Truncated
@@ -26,6 +26,7 @@ from pg_epsilon.mechanisms.r2t import BASES, BETA, Ladder, thresholds
 from pg_epsilon.query.aggregates import COLUMN, ROWS, UNITS, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.request import Request
+from pg_epsilon.query.sizes import most_rows
 from pg_epsilon.query.statistics import SUM, Statistic
 
 
@@ -54,13 +55,13 @@ def _joined(request: Request, aggregates: Sequence[Aggregate]) -> Choice:
     """The block's one aggregate, by linear programs."""
     ladder, values = choice_joins.ladder_of(request, aggregates, share(request, aggregates[0], 1).amount)
     read, sql = choice_joins.read_of(request, aggregates[0], values)
-    estimator = choice_joins.estimator_of(ladder, values)
+    estimator = choice_joins.estimator_of(ladder, values, most_rows(request.source.join))
     return Choice(
         estimator,
         (read,),
         ((estimator.mechanism, estimator.expected_error()),),
         "the only mechanism for result rows of several units and for distinct counts",
-        ("R2T answers from below: the true value is above it, by how much is unknown",),
+        (from_below(ladder.beta),),
         sql,
     )
 
@@ -201,7 +202,7 @@ def _compared(
     choice = Choice(
         r2t,
         (replace(reads, value="1") if read.of == ROWS and not facts.users and read.value is None else reads,),
-        warnings=() if two else ("R2T answers from below: the true value is above it, by how much is unknown",),
+        warnings=() if two else (from_below(r2t.ladder.beta),),
     )
     if additive is None:
         return replace(choice, candidates=((r2t.mechanism, error),), why="asked for")
@@ -222,6 +223,10 @@ def _truncated(
     ends = max(values.high, 0), max(-values.low, 0)
     # The first side is the positive one, also where no value is on it: a threshold bounds no negative contribution.
     sides = [max(1, bound if rows is None and end else (rows or 1) * end) for end in ends][: 2 if ends[1] else 1]
+    declared = most_rows(facts.request.source.join)
+    most = None if declared is None else (declared * ends[0], declared * ends[1])
+    if most is not None:  # no unit contributes more than all of them do
+        sides = [max(1, min(pair)) for pair in zip(sides, most, strict=False)]
     bases = BASES if given.base is None else (Fraction(given.base),)
     joint = 2 if facts.users and all(ends) else 1
 
@@ -236,7 +241,7 @@ def _truncated(
 
     best = ladder(min(bases, key=cost))
     best.scale(len(best.levels) - 1)  # which must exist: DP005, before anything is charged
-    return Truncated(best, values.step, values.whole)
+    return Truncated(best, values.step, values.whole, most)
 
 
 def _sides(ladder: Ladder) -> tuple[tuple[int, ...], ...]:

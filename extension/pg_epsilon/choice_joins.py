@@ -15,6 +15,7 @@ from pg_epsilon.mechanisms.r2t_join import JoinLadder
 from pg_epsilon.query.aggregates import COLUMN, DISTINCT, Aggregate
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.owners import owners_statement
+from pg_epsilon.query.sizes import most_rows
 from pg_epsilon.query.statistics import OWNERS, Statistic
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def ladder_of(request: Request, aggregates: Sequence[Aggregate], epsilon: Decima
         )
     _check_rows(request)
     bound = _bound(request, aggregate, values)
+    declared = most_rows(request.source.join)
+    if declared is not None:  # no unit contributes more than all of them do
+        bound = min(bound, max(1, declared * values.high))
     given = aggregate.parameters
     base = Fraction(given.base) if given.base is not None else BASE
     levels = thresholds(bound, base, values.ladder)
@@ -69,8 +73,9 @@ def read_of(request: Request, aggregate: Aggregate, values: Lattice) -> tuple[St
     return Statistic(OWNERS, collected=8 * (len(units) + 1)), sql
 
 
-def estimator_of(ladder: JoinLadder, values: Lattice) -> Joined:
-    return Joined(ladder, values.step, values.whole)
+def estimator_of(ladder: JoinLadder, values: Lattice, rows: int | None) -> Joined:
+    """rows: how many the join has at most, by what is declared; no answer is above what they can sum up to."""
+    return Joined(ladder, values.step, values.whole, None if rows is None else rows * values.high)
 
 
 def _check_shape(request: Request, aggregates: Sequence[Aggregate]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pg_epsilon.accounting.charges import share
 from pg_epsilon.accounting.curves import round_down
+from pg_epsilon.decimals import plain
 from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.estimators import Estimator
@@ -131,6 +132,15 @@ def needs_amount(aggregate: Aggregate, share_: Share) -> Share:
             "Ask with epsilon (or rho).",
         )
     return share_
+
+
+def from_below(beta: Decimal) -> str:
+    """What an answer of R2T means: at most the true value with probability 1 - beta/2 (dp-pqd.md §5.2)."""
+    sure = plain(100 * (1 - beta / 2))
+    return (
+        f"R2T answers from below: with probability {sure} % or more the true value is at least the answer;"
+        " by how much it is above is unknown"
+    )
 
 
 def values_of(aggregate: Aggregate) -> Lattice:

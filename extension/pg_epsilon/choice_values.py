@@ -66,20 +66,33 @@ def spread(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
 
 
 def quantile(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
-    """The exponential mechanism over the lattice, in coarser steps if it has too many points."""
+    """The exponential mechanism over the declared values, in coarser steps if there are too many.
+
+    The declared values are the multiples of the column's resolution, whatever steps its type has (§14.9); without a
+    resolution, the points of the lattice. A row's value counts for the nearest one.
+    """
     values = values_of(aggregate)
     rows, fraction = facts.kappa(), aggregate.parameters.fraction
     epsilon = needs_amount(aggregate, share_).epsilon_of_selection()
     if fraction is None or epsilon <= 0:
         raise DPError(OUT_OF_RANGE, "a quantile needs its fraction and a budget", "fraction => 0.9, epsilon => 0.1")
     points = min(POINTS, max(16, CELLS // facts.request.cells))
-    stride = -(-(values.high - values.low + 1) // points)
-    size = -(-(values.high - values.low + 1) // stride)
+    grid = values.ladder
+    first = values.low // grid * grid
+    declared = (values.high - first) // grid + 1
+    each = -(-declared // points)
+    stride = each * grid
     estimator = Quantile(
-        Ranks(size, Fraction(fraction), rows, epsilon), values.low, values.high, stride, values.step, values.whole
+        Ranks(-(-declared // each), Fraction(fraction), rows, epsilon),
+        values.low,
+        values.high,
+        stride,
+        values.step,
+        values.whole,
+        grid,
     )
-    point = f"(({values.sql} - {values.low}) / {stride})"
-    warnings = (f"values are told apart in steps of {float(stride * values.step):g} only",) if stride > 1 else ()
+    point = f"(({values.sql} - {first - grid // 2}) / {stride})"
+    warnings = (f"values are told apart in steps of {float(stride * values.step):g} only",) if each > 1 else ()
     return Choice(estimator, (Statistic(HISTOGRAM, point, aggregate.filter),), warnings=warnings)
 
 

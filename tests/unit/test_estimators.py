@@ -14,8 +14,10 @@ import pytest
 import fix_chance
 from pg_epsilon.accounting.margins import laplace_margin
 from pg_epsilon.mechanisms.additive import Additive
-from pg_epsilon.mechanisms.estimators import Average, Estimator, Number, Quantile, Spread, Truncated, text
+from pg_epsilon.mechanisms.estimators import Average, Estimator, Joined, Number, Quantile, Spread, Truncated, text
+from pg_epsilon.mechanisms.grain import GRAIN
 from pg_epsilon.mechanisms.r2t import Ladder, thresholds
+from pg_epsilon.mechanisms.r2t_join import JoinLadder
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.noise import current
 
@@ -80,6 +82,30 @@ def test_a_quantile_is_a_point_of_the_lattice() -> None:
     assert Quantile(ranks, -100, 299, 100, CENTS, False).present([0]) == "-0.50"
     assert Quantile(ranks, -100, 249, 100, CENTS, False).present([3]) == "2.49"
     assert Quantile(ranks, 0, 3, 1, Fraction(1), True).present([3]) == "3"
+
+
+@pytest.mark.parametrize(
+    ("low", "stride", "point", "shown"),
+    [(0, 100, 25, "25.00"), (50, 100, 0, "0.50"), (50, 100, 2, "2.00"), (0, 300, 2, "7.00"), (0, 300, 99, "99.50")],
+)
+def test_a_quantile_is_a_declared_value(low: int, stride: int, point: int, shown: str) -> None:
+    """Declared are whole numbers, the type has cents; an end of the range that is none stays an end."""
+    ranks = Ranks(100, Fraction(1, 2), 1, HALF)
+    assert Quantile(ranks, low, 9950, stride, CENTS, False, 100).present([point]) == shown
+
+
+def test_an_answer_of_r2t_is_cut_at_what_rows_allow() -> None:
+    ladder = Ladder((2, 4, 8), (8,), 1, HALF)
+    assert Truncated(ladder).present([0, 0, 73_374]) == str(73_374 - ladder.penalties(Fraction(ladder.beta))[2])
+    cut = Truncated(ladder, most=(26, 0))
+    assert cut.present([0, 0, 73_374]) == "26"
+    assert cut.bars([0, 0, 73_374], Decimal("0.9")) == ("26", None, None)
+    assert cut.present([0, 0, 0]) == "0"
+    two = Truncated(Ladder((2, 4, 8), (8, 8), 2, HALF), most=(26, 4))
+    assert two.present([0, 0, 9_999, 0, 0, 9_999]) == "22"
+    joined = JoinLadder((2, 8), 2, False, HALF, Decimal("0.1"))
+    assert Joined(joined, most=26).present([73_374 * GRAIN]) == "26"
+    assert Joined(joined, Fraction(1, 4), False, 26).present([5 * GRAIN]) == "1.25"
 
 
 def released(estimator: Estimator, exact: Sequence[int], runs: int) -> list[list[int]]:

@@ -119,11 +119,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A sum or a count by R2T: never above the true one, but with probability beta / 2."""
+    """A sum or a count by R2T: never above the true one, but with probability beta / 2.
+
+    most: what the sums of the positive and of the negative contributions are at most, by what is declared (lattice
+    units); above it an answer is cut, because a level that overshoots may do so by far.
+    """
 
     ladder: Ladder
     step: Fraction = Fraction(1)
     whole: bool = True
+    most: tuple[int, int] | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -134,14 +139,15 @@ class Truncated:
         return f"R2T, {len(self.ladder.levels)} levels"
 
     def present(self, raw: Sequence[int]) -> str | None:
-        return self._text(self.ladder.estimate(raw))
+        first, *rest = self._sides(raw, Fraction(self.ladder.beta))
+        return self._text(first - sum(rest))
 
     def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
         """One-sided: the true value is at least the low end; the upper side is unknown. Two signs: unknown."""
         if len(self.ladder.sides) > 1:
             return UNKNOWN
         beta = 2 * (1 - Fraction(confidence))  # penalties at beta overshoot with probability beta / 2 at most
-        return self._text(self.ladder.side_values(raw, min(beta, Fraction(1)))[0]), None, None
+        return self._text(self._sides(raw, min(beta, Fraction(1)))[0]), None, None
 
     def margin(self, confidence: Decimal) -> Fraction | None:
         return None
@@ -149,6 +155,10 @@ class Truncated:
     def expected_error(self) -> Fraction | None:
         """If the largest contribution is in the middle of the ladder; nobody may know where it is."""
         return Fraction(self.ladder.expected_error(len(self.ladder.levels) // 2)) * self.step
+
+    def _sides(self, raw: Sequence[int], beta: Fraction) -> list[int]:
+        found = self.ladder.side_values(raw, beta)
+        return found if self.most is None else [min(pair) for pair in zip(found, self.most, strict=False)]
 
     def _text(self, value: int) -> str:
         return Number(Additive(1, 1), self.step, self.whole)._text(value * self.step)
@@ -188,11 +198,15 @@ class Covering:
 
 @dataclass(frozen=True)
 class Joined:
-    """A sum or a count by linear programs, released in 1/GRAIN of a value's unit."""
+    """A sum or a count by linear programs, released in 1/GRAIN of a value's unit.
+
+    most: what it is at most by what is declared, in units of the values; above it an answer is cut.
+    """
 
     ladder: JoinLadder
     step: Fraction = Fraction(1)
     whole: bool = True
+    most: int | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -203,7 +217,9 @@ class Joined:
         return f"R2T by linear programs, {len(self.ladder.levels)} levels"
 
     def present(self, raw: Sequence[int]) -> str | None:
-        return Number(Additive(1, 1), self.step, self.whole)._text(round(Fraction(raw[0], GRAIN)) * self.step)
+        value = round(Fraction(raw[0], GRAIN))
+        shown = value if self.most is None else min(value, self.most)
+        return Number(Additive(1, 1), self.step, self.whole)._text(shown * self.step)
 
     def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
         """The true value is at least the low end with probability 1 - beta/2; for more confidence it is unknown."""
@@ -341,7 +357,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Quantile:
-    """A value of the lattice: (low + stride * point) * step."""
+    """A declared value: the multiple of `grid` in the middle of the chosen stride, within the bounds.
+
+    low, high, stride, grid: lattice units; a stride is a multiple of grid, the first one starts at the multiple at or
+    below low.
+    """
 
     ranks: Ranks
     low: int
@@ -349,6 +369,7 @@ class Quantile:
     stride: int
     step: Fraction
     whole: bool
+    grid: int = 1
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -359,7 +380,8 @@ class Quantile:
         return "exponential"
 
     def present(self, raw: Sequence[int]) -> str | None:
-        value = min(self.low + self.stride * raw[0] + self.stride // 2, self.high) * self.step
+        chosen = self.low // self.grid + self.stride // self.grid * raw[0] + self.stride // self.grid // 2
+        value = max(self.low, min(chosen * self.grid, self.high)) * self.step
         return str(round(value)) if self.whole else text(value, digits_of(self.step))
 
     def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:

@@ -28,6 +28,8 @@ _MORE = _UP.create_decimal("1.000000000000000000000000000001")
 _GRAIN = 2**20
 TUPLE = 24  # bytes of a row's header
 CORE_MAX = 8  # relations whose join may multiply rows: each set of them is looked at
+_COVERED_MAX = 4  # of which all sets are bounded by covers too, a small linear program each
+_UNBOUNDED = 2**62  # rows of a table of which none are declared
 COLLECTED_MAX = 1_000_000_000  # PostgreSQL's values have 1 GB
 
 
@@ -211,6 +213,15 @@ class Bounds:
             if seen == subset:
                 return True
         return False
+
+
+def most_rows(join: Join) -> int | None:
+    """How many rows the join has at most, by what is declared; None where that says nothing."""
+    whole = join.core  # the others add no rows
+    if len(whole) > CORE_MAX:
+        return None
+    found = Bounds(join, _UNBOUNDED, covers=len(whole) <= _COVERED_MAX).rows(whole)
+    return found if found < _UNBOUNDED else None
 
 
 def check(join: Join, limits: Limits, collected: int) -> None:
