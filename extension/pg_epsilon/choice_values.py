@@ -68,8 +68,8 @@ def spread(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
 def quantile(facts: Facts, aggregate: Aggregate, share_: Share) -> Choice:
     """The exponential mechanism over the declared values, in coarser steps if there are too many.
 
-    The declared values are the multiples of the column's resolution, whatever steps its type has (§14.9); without a
-    resolution, the points of the lattice. A row's value counts for the nearest one.
+    The declared values are the multiples of the column's resolution, whatever steps its type has (composition.md
+    §14.9); without a resolution, the points of the lattice. A row's value counts for the nearest one.
     """
     values = values_of(aggregate)
     rows, fraction = facts.kappa(), aggregate.parameters.fraction

@@ -313,7 +313,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     "variance": ("SELECT variance(age) FROM {table}", NEAR, {"tau": 1}, "DP003", "no aggregate"),
     "an unknown column": (COUNT + " WHERE salary > 1", NEAR, {"tau": 1}, "42703", "salary"),
     "a volatile function": (COUNT + " WHERE random() < age", NEAR, {"tau": 1}, "DP003", "random"),
-    "a sub-query": (COUNT + " WHERE age > (SELECT 1)", NEAR, {"tau": 1}, "DP003", ""),
+    "a sub-query": (COUNT + " WHERE age > (SELECT oid FROM pg_class)", NEAR, {"tau": 1}, "DP003", ""),
     "a private sub-query": (COUNT + " WHERE id IN (SELECT id FROM public.visits)", NEAR, {"tau": 1}, "DP003", ""),
     "an undeclared value": ("SELECT sum(id) FROM {table}", NEAR, {"tau": 1}, "DP004", ""),
     "an unknown unit": ("SELECT count(DISTINCT kind) FROM {table}", NEAR, {"tau": 1}, "DP003", "distinct"),

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster
+from fix_cluster import private_cluster
 from fix_joins import Connection, ask, build, document
 
 TABLES = """
