@@ -36,6 +36,7 @@ ASKED = [
     ("alice", "direct", f"dp_sum('edge', 'from_id', 'from_id < to_id', {SMALL}, epsilon => 0.5)"),
     ("alice", "direct", f"dp_sum_r2t('edge', 'to_id', 'from_id > to_id', {SMALL}, base => 5.5, epsilon => 0.5)"),
     ("alice", "direct", "dp_estimate('edge', 'count(DISTINCT from_id)', 'from_id > 3', epsilon => 0.5)"),
+    ("alice", "direct", "dp_estimate('edge', 'count(DISTINCT (from_id, to_id))', 'from_id > 2', epsilon => 0.5)"),
     (
         "alice",
         "direct",
@@ -84,7 +85,7 @@ def test_a_vertex_changes_exact_values_only(conn: psycopg.Connection[Any]) -> No
     for step in record.steps:
         assert f'"{step.question[1]}"' in step.reply, step.reply
         outcomes.append(step.question[1])
-    assert outcomes.count("direct") == 7
+    assert outcomes.count("direct") == 8
     shares: dict[str, Fraction] = {}
     for neighbour in neighbours():
         replay = run(conn, "graph", asked, neighbour=neighbour, frozen=record.outputs)

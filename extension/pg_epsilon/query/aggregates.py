@@ -12,6 +12,7 @@ from pg_epsilon.query.bounds import Lattice, lattice
 from pg_epsilon.query.expression import Fold, Kind, Scope, compile_expression
 from pg_epsilon.query.members import mapping, predicate, text
 from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.owners import ROW
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.source import Source
@@ -78,7 +79,7 @@ class Parameters:
 class Aggregate:
     """One aggregate: a canonical function of rows, of units, of the rows with a non-null argument, or of its values.
 
-    DISTINCT counts the different values of an argument that is not the unit.
+    DISTINCT counts the different values of an argument that is not the unit, or the different rows of several.
 
     argument and filter are validated SQL; lattice: the integers that stand for the argument's values (of VALUE).
     """
@@ -122,7 +123,10 @@ def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Ag
         raise DPError(SHAPE, "request member distinct is not a boolean", "Use count(distinct unit).")
     name = str(parts.get("name") or parts["function"])
     condition = predicate(text(parts.get("filter"), "filter"), scope, fold)
-    argument = text(parts.get("argument"), "argument")
+    given = parts.get("argument")
+    if isinstance(given, list):
+        return _combinations(given, function, condition, name, parts, source, scope, fold)
+    argument = text(given, "argument")
     parameters = _parameters(parts.get("parameters"), function)
     if function.name != "count":
         return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), scope, fold)
@@ -136,6 +140,27 @@ def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Ag
     if argument == "*":
         return Aggregate(ROWS, None, condition, name, parameters=parameters)
     return Aggregate(COLUMN, compile_expression(argument, scope, fold).sql, condition, name, parameters=parameters)
+
+
+def _combinations(
+    given: list[Any],
+    function: Function,
+    condition: str | None,
+    name: str,
+    parts: Mapping[str, Any],
+    source: Source,
+    scope: Scope,
+    fold: Fold,
+) -> Aggregate:
+    """count(DISTINCT (a, b)): how many different rows of these values there are. A row is never NULL, as in SQL."""
+    texts = [str(text(item, "argument")) for item in given]
+    if function.name != "count" or parts.get("distinct") is not True or not texts:
+        raise DPError(SHAPE, f"{function.name} of a row value is not supported", "Use count(DISTINCT (a, b)).")
+    parameters = _parameters(parts.get("parameters"), function)
+    if _is_unit(texts[0], source, scope) and len(texts) == 1:  # rows without a unit are no rows of the question
+        return Aggregate(UNITS, None, condition, name)
+    row = ", ".join(compile_expression(item, scope, fold).sql for item in texts)
+    return Aggregate(DISTINCT, f"{ROW}{row})", condition, name, parameters=parameters)
 
 
 def _of_values(
@@ -250,7 +275,11 @@ def aggregate_from_text(source: str) -> Mapping[str, Any]:
     ordered = name in ("percentile_disc", "percentile_cont")
     if used - (_SLOTS | _ORDERED if ordered else _SLOTS) or (not node.agg_star and len(node.args or ()) != 1):
         raise DPError(SHAPE, f"{source[:60]} has a part that is not supported", HINT)
-    first = "*" if node.agg_star else deparse(next(iter(node.args or ())))
+    first: Any = "*" if node.agg_star else next(iter(node.args or ()))
+    if isinstance(first, ast.RowExpr):
+        first = [deparse(part) for part in first.args or ()]
+    elif not node.agg_star:
+        first = deparse(first)
     found = {
         "function": name,
         "argument": _sorted_by(node, source) if ordered else first,

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 VALUE_TOP = 2**42
 
 
+ROW = "ROW("  # how a label of several values begins: it is counted whatever of it is NULL
+
+
 def owners_statement(
     rows: str, where: str, units: Sequence[str], value: str, label: str | None = None, *, integers: bool
 ) -> str:
@@ -15,15 +18,18 @@ def owners_statement(
 
     Each is 8 bytes, big-endian. rows: what follows FROM; where: ` WHERE …` or nothing; units: SQL of the unit keys;
     value: SQL of a row's value, an integer of at least 0 or NULL; label: SQL of what DISTINCT counts (NULL is not
-    counted). integers: the keys are of an integer type; others are numbered first. Rows of the same units, in any
-    order, are one row with the sum of the values, or one row per label: exact, see mechanisms/truncation_lp.py.
+    counted; a row value, which begins with ROW, is none). integers: the keys are of an integer type; others are
+    numbered first. Rows of the same units, in any order, are one row with the sum of the values, or one row per label:
+    exact, see mechanisms/truncation_lp.py.
     """
     names = [f"o{i}" for i in range(1, len(units) + 1)]
     columns = [f"{unit} AS {name}" for unit, name in zip(units, names, strict=True)]
     tail = f"{value} AS v" if label is None else f"{label} AS l"
     source = f"SELECT {', '.join(columns)}, {tail} FROM {rows}{where}"
     if label is not None:
-        source = f"SELECT *, pg_catalog.dense_rank() OVER (ORDER BY l) AS n FROM ({source}) AS d WHERE l IS NOT NULL"
+        # `row IS NOT NULL` asks for all its values
+        known = "l IS DISTINCT FROM NULL" if ROW in label else "l IS NOT NULL"
+        source = f"SELECT *, pg_catalog.dense_rank() OVER (ORDER BY l) AS n FROM ({source}) AS d WHERE {known}"
     keys = [f"{name}::pg_catalog.int8 AS {name}" for name in names]
     rest = "v" if label is None else "n"
     casted = f"SELECT {', '.join(keys)}, {rest} FROM ({source}) AS q"

@@ -147,9 +147,9 @@ def request_of(
 
     value: the constant that stands for a parameter; without it the fraction is told by its text.
     """
-    member = {
+    member: dict[str, Any] = {
         "function": aggregate.function,
-        "argument": aggregate.argument if isinstance(aggregate.argument, str) else text(aggregate.argument),
+        "argument": _argument(aggregate.argument, text),
         "distinct": aggregate.distinct,
         "filter": None if aggregate.filter is None else text(aggregate.filter),
     }
@@ -159,6 +159,13 @@ def request_of(
         if value is None:
             member["descending"] = aggregate.descending
     return member
+
+
+def _argument(argument: Any, text: Callable[[Any], str]) -> str | list[str]:
+    """A star, an expression's text, or those of a row value's parts: count(DISTINCT (a, b))."""
+    if isinstance(argument, ast.RowExpr):
+        return [text(part) for part in argument.args or ()]
+    return argument if isinstance(argument, str) else text(argument)
 
 
 def _fraction(aggregate: Aggregate, value: Callable[[Any], Any]) -> str:

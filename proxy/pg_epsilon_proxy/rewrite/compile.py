@@ -10,7 +10,7 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast, enums
 
-from . import refusals, running, undefined, workloads
+from . import counted, refusals, running, undefined, workloads
 from .bars import BARS, INSTEAD
 from .blocks import Block, CallBlock, Compiled, view_block
 from .colnames import column_name
@@ -174,16 +174,18 @@ class _StatementCompiler:
         inside = env
         # All are looked at before one is changed.
         for cte, inner, rows in list(self._reader.ctes(clause, env)):
+            values = self._reader.is_set(cte.ctequery, inner)
             if rows is None:
                 cte.ctequery = self._visit(cte.ctequery, inner)
                 kept.append(cte)
-            inside = inside.plus(cte.ctename, rows)
+            inside = inside.plus(cte.ctename, rows, values=values)
         clause.ctes = tuple(kept)
         if not kept:
             node.withClause = None
         return inside
 
     def _select(self, node: Any, env: Env) -> Any:
+        counted.merge(node, self._reader.inside(node.withClause, env), self._reader)
         if self._reader.source_reads(node, env):
             return self._block(node, env)
         self._enter(node, env)

@@ -31,11 +31,12 @@ class Env:
     """What names of relations mean at one place of a statement.
 
     ctes: by name, those with rows by what they read, others None. published: inside the text of a published view,
-    where no session's search_path counts.
+    where no session's search_path counts. sets: of the CTEs, those of declared values (rewrite/counted.py).
     """
 
     ctes: Mapping[str, Rows | None] = field(default_factory=dict)
     published: bool = False
+    sets: frozenset[str] = frozenset()
 
     def __contains__(self, name: object) -> bool:
         return name in self.ctes
@@ -46,8 +47,8 @@ class Env:
     def __len__(self) -> int:
         return len(self.ctes)
 
-    def plus(self, name: str, rows: Rows | None) -> Env:
-        return Env({**self.ctes, name: rows}, self.published)
+    def plus(self, name: str, rows: Rows | None, *, values: bool = False) -> Env:
+        return Env({**self.ctes, name: rows}, self.published, self.sets - {name} | ({name} if values else set()))
 
 
 # Nodes that merging may put in the place of names, for one statement: sub-queries inside sub-queries can double an
@@ -121,6 +122,16 @@ class Reader:
             known = self._rows[id(select)] = not self.aggregates(select) and self.source_reads(select, env)
         return known
 
+    def is_set(self, query: Any, env: Env) -> bool:
+        """Whether a query yields declared values of protected columns, and nothing that rows decide."""
+        return (
+            isinstance(query, ast.SelectStmt)
+            and bool(query.distinctClause or query.groupClause)
+            and query.havingClause is None
+            and next(self.aggregate_calls(query), None) is None
+            and self.source_reads(query, env)
+        )
+
     def source_reads(self, select: Any, env: Env) -> bool:
         """Whether anything in the FROM clause of a SELECT yields protected rows."""
         if not select.fromClause:
@@ -130,8 +141,8 @@ class Reader:
 
     def inside(self, clause: Any, env: Env) -> Env:
         """The names that the statement under a WITH clause may use."""
-        for cte, _, rows in self.ctes(clause, env):
-            env = env.plus(cte.ctename, rows)
+        for cte, inner, rows in self.ctes(clause, env):
+            env = env.plus(cte.ctename, rows, values=self.is_set(cte.ctequery, inner))
         return env
 
     def ctes(self, clause: Any, env: Env) -> Iterator[tuple[Any, Env, Rows | None]]:
@@ -144,7 +155,7 @@ class Reader:
             every = every.plus(cte.ctename, None)
         earlier: set[str] = set()
         for cte in clause.ctes:
-            inner = Env({**every.ctes, **seen.ctes}, env.published) if clause.recursive else seen
+            inner = Env({**every.ctes, **seen.ctes}, env.published, every.sets) if clause.recursive else seen
             plain = cte.search_clause is None and cte.cycle_clause is None
             rows = None
             if plain and cte.ctename not in earlier and self.is_rows(cte.ctequery, inner):
@@ -153,7 +164,7 @@ class Reader:
                 # What an earlier CTE refers to must stay where it is.
                 earlier |= {node.relname or "" for node in walk(cte.ctequery) if isinstance(node, ast.RangeVar)}
             yield cte, inner, rows
-            seen = seen.plus(cte.ctename, rows)
+            seen = seen.plus(cte.ctename, rows, values=self.is_set(cte.ctequery, inner))
 
     def aggregates(self, select: Any) -> bool:
         """Whether a SELECT computes anything else than a row for a row."""
