@@ -27,13 +27,14 @@ def shown(
     raw: per group, the released integers of all measures. path: how the answer came about; left: of the asker's budget.
     """
     request = plan.request
-    groups = _groups([key.domain for key in request.keys], request.places)
+    domains = [key.domain for key in request.keys]
+    groups, order = _groups(domains, request.places), group_by.reading_order(domains, request.places)
     cell = raw[0] if raw else []  # what is said of a kind beside its rows is said of its first group
     return {
         "request_id": request_id,
         **_columns([request.keys[place].name for place in request.places], [a.name for a in request.aggregates]),
-        "rows": [[*group, *plan.texts(values)] for group, values in zip(groups, raw, strict=True)],
-        **({"bars": [plan.bars(values) for values in raw]} if request.bars else {}),
+        "rows": [[*groups[number], *plan.texts(raw[number])] for number in order],
+        **({"bars": [plan.bars(raw[number]) for number in order]} if request.bars else {}),
         **tasks.presented(plan, raw, groups, joint=plan.joint is not None),
         "notice": describe(plan, path=path, left=left, as_of=as_of, raw=cell),
     }
@@ -77,7 +78,8 @@ def again(presentation: Mapping[str, Any], raw: list[list[int]], *, named: bool)
     for what a later version stored.
     """
     keys, order = presentation["keys"], presentation["order"]
-    groups = _groups([domain for _, domain in keys], order)
+    domains = [domain for _, domain in keys]
+    groups, numbers = _groups(domains, order), group_by.reading_order(domains, order)
     labels = _columns([keys[place][0] for place in order], presentation["names"])
     values, bars = presentation.get("values"), presentation.get("bars")
     read = how(presentation)
@@ -87,8 +89,8 @@ def again(presentation: Mapping[str, Any], raw: list[list[int]], *, named: bool)
     return {
         "call": presentation["call"],
         **(labels if named else {**labels, "names": labels["columns"]}),
-        "rows": [[*group, *cell] for group, cell in zip(groups, values or [], strict=True)],
-        **({} if bars is None else {"bars": bars}),
+        "rows": [[*groups[number], *(values or [])[number]] for number in numbers],
+        **({} if bars is None else {"bars": [bars[number] for number in numbers]}),
         **tasks.again(presentation["kind"], presentation.get("members") or {}, raw),
         "confidence": presentation["confidence"],
         "facts": presentation["facts"],

@@ -17,7 +17,7 @@ from pg_epsilon import noise
 from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, check_paid
 from pg_epsilon.declared import Declared
-from pg_epsilon.engine import failures, ready, tasks
+from pg_epsilon.engine import failures, obstacles, ready, tasks
 from pg_epsilon.engine.answerers import Turbo, instead, planned, unused
 from pg_epsilon.engine.aside import Aside
 from pg_epsilon.engine.draws import Draws, Pending, remember
@@ -228,6 +228,7 @@ def _check_readable(plan_: Plan) -> None:
     """Everything that could make the read fail, decided before any account is locked (composition.md §10.3 a)."""
     if plan_.statement is not None:
         sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
+        obstacles.check(rows, _read_public, plan_)
         planning.check(plan_.statement, plan_.columns, plan_.request.policy.version)
 
 
@@ -267,6 +268,7 @@ def _plan(request: Any) -> dict[str, Any]:
     info = describe(plan_, path=path, left=left, as_of=plan_.free.as_of or policy.data_as_of)
     if path == "direct" and plan_.statement is not None:
         sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
+        obstacles.check(rows, _read_public, plan_)
     info["charge"] = {"worst": {}, "best": {}}
     if path == "direct":
         check_not_frozen(rows, policy.dataset.name)
@@ -363,7 +365,7 @@ def _request(document: Any, who: str | None = None) -> Request:
 
 
 def _read_public(statement: str) -> list[dict[str, Any]]:
-    """Rows of a statement over public tables, read before anything is charged; its SPIError is the caller's."""
+    """Rows of a statement over public tables, or none, before anything is charged; its SPIError is the caller's."""
     with plpy.subtransaction():
         return list(plpy.execute(_spelled(statement)))
 

@@ -65,8 +65,8 @@ def test_shares_are_of_distinct_aggregates_and_then_of_their_measures() -> None:
         row_policy(), aggregates=["avg(age)", "sum(age)", "avg(age)", "median(age)"], budget={"epsilon": "3"}
     )
     assert [c.to_json().get("epsilon") for c in plan.charges] == ["0.5", "0.5", "1", "1"]
-    assert plan.places == (0, 1, 0, 2)
-    assert plan.texts([0, 10, 5, 1]) == ["1.000000", "5", "1.000000", "1"]
+    assert plan.places == (0, 2, 0, 1)
+    assert plan.texts([0, 10, 1, 5]) == ["1.000000", "5", "1.000000", "1"]
 
 
 def test_a_repeated_aggregate_is_released_once() -> None:
@@ -77,7 +77,7 @@ def test_a_repeated_aggregate_is_released_once() -> None:
 def test_the_noise_of_a_rho_is_gaussian_and_a_median_fits_it() -> None:
     """A selection of epsilon²/8 = rho (composition.md §4, row 3)."""
     plan = planned(row_policy(), aggregates=["sum(age)", "median(age)"], budget={"rho": "0.04"})
-    noise, ranks = plan.measures
+    ranks, noise = plan.measures  # in the order of their names
     assert isinstance(noise, Additive)
     assert isinstance(ranks, Ranks)
     assert noise.rho == Decimal("0.02")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Protocol
 
 from pg_epsilon.accounting.charges import Charge
@@ -29,6 +30,14 @@ class Measure(Protocol):
 def groups(domains: Sequence[Sequence[str | None]]) -> list[Group]:
     """All combinations of the declared domains, in declared order: the complete, data-independent list of groups."""
     return list(product(*domains))
+
+
+def reading_order(domains: Sequence[Sequence[str | None]], places: Sequence[int]) -> list[int]:
+    """The numbers of all groups in the order of whoever asked for the keys in the order of `places`."""
+    asked = list(dict.fromkeys(places))
+    strides = [prod(len(domain) for domain in domains[place + 1 :]) for place in asked]
+    walks = product(*(range(len(domains[place])) for place in asked))
+    return [sum(step * stride for step, stride in zip(walk, strides, strict=True)) for walk in walks]
 
 
 def core(

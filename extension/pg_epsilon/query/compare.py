@@ -9,6 +9,7 @@ from typing import Any
 
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import check_encoding, coerce, fold_term, literal, quote, to_float, trimmed, untyped
+from pg_epsilon.query.logic import FLIPPED, combine, comparison, listed, opposed
 from pg_epsilon.query.types import (
     BOOL,
     BPCHAR,
@@ -27,19 +28,11 @@ from pg_epsilon.query.types import (
     WIDE,
     Kind,
     Term,
-    Test,
     Type,
 )
 
-_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-COMPARISONS = frozenset(_FLIPPED)
-_TRUE, _FALSE = literal(BOOL, "true"), literal(BOOL, "false")
+COMPARISONS = frozenset(FLIPPED)
 _INT_ORDER = {"pg_catalog.int2": 0, "pg_catalog.int4": 1, "pg_catalog.int8": 2, "pg_catalog.numeric": 3}
-
-
-def columns_of(terms: Sequence[Term]) -> frozenset[str]:
-    """Return the columns that any of the terms reads."""
-    return frozenset().union(*(term.columns for term in terms))
 
 
 def boolean(ctx: Context, node: Any, term: Term) -> Term:
@@ -50,42 +43,11 @@ def boolean(ctx: Context, node: Any, term: Term) -> Term:
     return term
 
 
-def combine(operator: str, terms: Sequence[Term]) -> Term:
-    """Return AND or OR of booleans: flattened, without duplicates and neutral constants, sorted."""
-    neutral, absorbing = (_TRUE, _FALSE) if operator == "AND" else (_FALSE, _TRUE)
-    flat: dict[str, Term] = {}
-    for term in terms:
-        for part in term.parts[1] if term.parts and term.parts[0] == operator else (term,):
-            flat.setdefault(part.sql, part)
-    if absorbing.sql in flat:
-        return absorbing
-    flat.pop(neutral.sql, None)
-    operands = tuple(flat[sql] for sql in sorted(flat))
-    if not operands:
-        return neutral
-    if len(operands) == 1:
-        return operands[0]
-    sql = "(" + f" {operator} ".join(term.sql for term in operands) + ")"
-    return Term(sql, BOOL, columns_of(operands), parts=(operator, operands))
-
-
-def negate(term: Term) -> Term:
-    """Return NOT term."""
-    if term.literal and term.value is not None:
-        return _FALSE if term.value == "true" else _TRUE
-    return Term(f"(NOT {term.sql})", BOOL, term.columns)
-
-
 def compare(ctx: Context, node: Any, operator: str, left: Term, right: Term) -> Term:
     """Return `left operator right`, the constant on the right."""
-    equates = _equates(left, right) if operator == "=" else None
+    equates = _equates(left, right)
     left, right = pair(ctx, node, left, right)
-    if (left.constant, left.sql) > (right.constant, right.sql):
-        left, right, operator = right, left, _FLIPPED[operator]
-    left, right = trimmed(left), trimmed(right)
-    test = _test(operator, left, (right,))
-    sql = f"({left.sql} {operator} {right.sql})"
-    return Term(sql, BOOL, left.columns | right.columns, test=test, equates=equates)
+    return comparison(operator, left, right, equates)
 
 
 def _equates(left: Term, right: Term) -> tuple[str, str] | None:
@@ -101,8 +63,9 @@ def distinct(ctx: Context, node: Any, left: Term, right: Term, negated: bool) ->
     left, right = (trimmed(term) for term in pair(ctx, node, left, right))
     if (left.constant, left.sql) > (right.constant, right.sql):
         left, right = right, left
-    word = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
-    return Term(f"({left.sql} {word} {right.sql})", BOOL, left.columns | right.columns)
+    columns = left.columns | right.columns
+    same, other = (Term(f"({left.sql} IS {word}DISTINCT FROM {right.sql})", BOOL, columns) for word in ("NOT ", ""))
+    return opposed(same, other)[0 if negated else 1]
 
 
 def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negated: bool, array: bool = False) -> Term:
@@ -113,15 +76,7 @@ def member(ctx: Context, node: Any, left: Term, elements: Sequence[Term], negate
     if left.constant or not same or any(not term.constant for term in elements):
         operator, word = ("<>", "AND") if negated else ("=", "OR")
         return combine(word, [compare(ctx, node, operator, left, element) for element in elements])
-    values = {term.sql: term for term in (trimmed(b) for _, b in pairs)}
-    if len(values) == 1:
-        return compare(ctx, node, "<>" if negated else "=", left, elements[0])
-    ordered = [values[sql] for sql in sorted(values)]
-    target = pairs[0][0]
-    word = "NOT IN" if negated else "IN"
-    test = None if negated else _test("=", target, [term for term in ordered if not term.null])
-    sql = f"({target.sql} {word} ({', '.join(values[key].sql for key in sorted(values))}))"
-    return Term(sql, BOOL, target.columns, test=test)
+    return listed("<>" if negated else "=", pairs[0][0], [value for _, value in pairs])
 
 
 def _list_type(ctx: Context, node: Any, left: Term, elements: Sequence[Term], array: bool) -> Sequence[Term]:
@@ -316,29 +271,6 @@ def quote_zone(ctx: Context, node: Any, zone: str | None = None) -> str:
     return quote(name)
 
 
-def _test(operator: str, left: Term, values: Sequence[Term]) -> Test | None:
-    """Describe a comparison of a bare column with constants of its own type, for partition restrictions."""
-    if left.column is None or operator == "<>" or not values:
-        return None
-    texts = [_in_type_of(left, value) for value in values]
-    if None in texts or (left.kind is Kind.TEXT and (left.type.name != TEXT.name or not left.type.deterministic)):
-        return None
-    if left.kind is Kind.DATE and values[0].kind is Kind.TIMESTAMP and operator in "<>":
-        operator += "="  # the date of the moment itself may satisfy it
-    return Test(left.column, operator, tuple(str(text) for text in texts))
-
-
-def _in_type_of(column: Term, value: Term) -> str | None:
-    if not value.literal or value.value is None:
-        return None
-    if value.kind is column.kind:
-        return value.value
-    if (column.kind, value.kind) == (Kind.DATE, Kind.TIMESTAMP) and "infinity" not in value.value:
-        day, _, clock = value.value.partition(" ")
-        return f"{day} BC" if clock.endswith(" BC") else day
-    return None
-
-
 def is_zero(term: Term) -> bool:
     """Whether a term is the exact constant zero."""
     return term.literal and term.kind in EXACT and term.value is not None and Decimal(term.value) == 0
@@ -349,14 +281,11 @@ __all__ = [
     "WIDE",
     "between",
     "boolean",
-    "columns_of",
-    "combine",
     "compare",
     "distinct",
     "fits_float",
     "is_zero",
     "member",
-    "negate",
     "pair",
     "quote_zone",
     "settle",

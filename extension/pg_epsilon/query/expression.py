@@ -15,11 +15,12 @@ from pg_epsilon.query import compare, parse
 from pg_epsilon.query.arithmetic import OPERATORS, arithmetic, negative
 from pg_epsilon.query.arrays import array_elements
 from pg_epsilon.query.casts import compile_cast
-from pg_epsilon.query.compare import COMPARISONS, boolean, columns_of, combine, is_zero, settle
+from pg_epsilon.query.compare import COMPARISONS, boolean, is_zero, settle
 from pg_epsilon.query.constants import computed
 from pg_epsilon.query.context import MAX_SQL, READ, Context
 from pg_epsilon.query.functions import FUNCTIONS, text_argument
 from pg_epsilon.query.literals import coerce, fold_term, literal, number_from_source, quote, untyped
+from pg_epsilon.query.logic import columns_of, combine, negate, opposed
 from pg_epsilon.query.names import column_sql, resolve
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.patterns import LIKES, compile_like
@@ -143,7 +144,7 @@ def _column(ctx: Context, node: Any) -> Term:
 def _logic(ctx: Context, node: Any) -> Term:
     terms = [boolean(ctx, arg, ctx.compile(arg)) for arg in node.args]
     if node.boolop == enums.BoolExprType.NOT_EXPR and len(terms) == 1:
-        return compare.negate(terms[0])
+        return negate(terms[0])
     operator = {enums.BoolExprType.AND_EXPR: "AND", enums.BoolExprType.OR_EXPR: "OR"}.get(node.boolop)
     if operator is None:
         raise _unsupported(ctx, node)
@@ -151,13 +152,18 @@ def _logic(ctx: Context, node: Any) -> Term:
 
 
 def _null_test(ctx: Context, node: Any) -> Term:
-    word = {enums.NullTestType.IS_NULL: "IS NULL", enums.NullTestType.IS_NOT_NULL: "IS NOT NULL"}.get(node.nulltesttype)
-    if word is None:
+    words = _NULL_TESTS.get(node.nulltesttype)
+    if words is None:
         raise _unsupported(ctx, node)
     term = coerce(ctx, node, ctx.compile(node.arg), TEXT)
-    return Term(f"({term.sql} {word})", BOOL, term.columns)
+    one, other = (Term(f"({term.sql} {word})", BOOL, term.columns) for word in words)
+    return opposed(one, other)[0]
 
 
+_NULL_TESTS = {
+    enums.NullTestType.IS_NULL: ("IS NULL", "IS NOT NULL"),
+    enums.NullTestType.IS_NOT_NULL: ("IS NOT NULL", "IS NULL"),
+}
 _BOOLEAN_TESTS = {
     enums.BoolTestType.IS_TRUE: "IS TRUE",
     enums.BoolTestType.IS_NOT_TRUE: "IS NOT TRUE",

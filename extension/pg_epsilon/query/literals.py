@@ -188,10 +188,11 @@ def to_float(ctx: Context, node: Any, term: Term) -> Term:
 
 
 def trimmed(term: Term) -> Term:
-    """Return a numeric constant without trailing zeros: 1.50 and 1.5 compare alike."""
-    if not (term.literal and term.kind is Kind.NUMERIC and term.value and "." in term.value):
+    """Return a numeric constant without trailing zeros: 1.50 and 1.5 compare alike, and so do 40.0 and 40."""
+    if not (term.literal and term.kind is Kind.NUMERIC and term.value) or term.value in _SPECIAL.values():
         return term
-    return _numeric(term.value.rstrip("0").rstrip("."))
+    plain = term.value.rstrip("0").rstrip(".") if "." in term.value else term.value
+    return _numeric(plain) if "." in plain else _integer(int(plain))
 
 
 def check_encoding(ctx: Context, node: Any, text: str) -> None:

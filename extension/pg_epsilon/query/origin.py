@@ -8,8 +8,8 @@ from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.compare import combine
 from pg_epsilon.query.expression import Fold, Scope
+from pg_epsilon.query.logic import combine
 from pg_epsilon.query.partition import Partitions, touched_partitions
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import Relation

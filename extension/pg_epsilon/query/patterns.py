@@ -7,6 +7,7 @@ from typing import Any
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.functions import case_folded, text_argument
 from pg_epsilon.query.literals import coerce, literal
+from pg_epsilon.query.logic import opposed
 from pg_epsilon.query.parse import ast
 from pg_epsilon.query.types import BOOL, TEXT, Kind, Term
 
@@ -27,6 +28,11 @@ def compile_like(ctx: Context, node: Any, operator: str) -> Term:
     else:
         _check(ctx, node.rexpr, pattern)
         right = coerce(ctx, node, literal(TEXT, pattern), TEXT).sql
+    other = word.removeprefix("NOT ") if word.startswith("NOT ") else f"NOT {word}"
+    return opposed(*(_matched(ctx, node, subject, one, right) for one in (word, other)))[0]
+
+
+def _matched(ctx: Context, node: Any, subject: Term, word: str, right: str) -> Term:
     sql = f"({subject.sql} {word} {right})"
     if word.endswith("ILIKE"):
         sql = case_folded(ctx, node, subject.sql, sql, f"({subject.sql} {word.replace('ILIKE', 'LIKE')} {right})")

@@ -53,8 +53,9 @@ MECHANISMS = ("auto", "laplace", "gaussian", "r2t", "exponential")
 class Request:
     """A validated question; everything in it is public.
 
-    policy: of the first of its source's protected relations. keys: the distinct ones; places: which of them each key
-    that was asked for is. kinds: of which kinds of question it is beyond a block, by member. batch: which of the
+    policy: of the first of its source's protected relations. keys: the distinct ones, in an order of their own, so that
+    whoever asks for them in another order asks the same question; places: which of them each key that was asked for
+    is. kinds: of which kinds of question it is beyond a block, by member. batch: which of the
     block's aggregates are one question together. free: of a kind that is answered from what was released: where from.
     conjuncts: the operands of the predicate's top-level AND.
     """
@@ -88,11 +89,11 @@ class Request:
 
     @property
     def distinct(self) -> tuple[Aggregate, ...]:
-        """The different aggregates, in the order in which they are first asked for."""
+        """The different aggregates, in an order of their own: in whatever order they are asked for, and how often."""
         found: dict[str, Aggregate] = {}
         for aggregate in self.aggregates:
             found.setdefault(repr(aggregate.canonical()), aggregate)
-        return tuple(found.values())
+        return tuple(found[text] for text in sorted(found))
 
     @property
     def answer_size(self) -> int:
@@ -111,7 +112,7 @@ class Request:
             "from": self.source.sql,
             "where": self.predicate,
             "keys": [key.canonical() for key in self.keys],
-            "aggregates": [a.canonical() for a in self.aggregates],
+            "aggregates": [a.canonical() for a in self.distinct],
             "budget": budget,
             "mechanism": self.mechanism,
             **{member: asked.canonical() for member, asked in self.kinds.items()},
@@ -162,7 +163,7 @@ def compile_request(
     )
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
-    distinct = list({key.sql: key for key in keys}.values())
+    distinct = [key for _, key in sorted({key.sql: key for key in keys}.items())]
     head = Head(document, settings, policy, source, keys, aggregates, fold, copies, releases)
     asked = kinds.ask(head)
     free = kinds.free(asked)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pg_epsilon.errors import DPError
-from pg_epsilon.query.compare import boolean, columns_of, pair
+from pg_epsilon.query.compare import boolean, pair
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import coerce, identifier
+from pg_epsilon.query.logic import columns_of
 from pg_epsilon.query.parse import ast, enums, written
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.types import BOOL, EXACT, INT8, MOMENTS, TEXT, Kind, Scope, Term

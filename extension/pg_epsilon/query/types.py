@@ -144,13 +144,23 @@ class Test:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """`target = any of values` (operator =), or `target <> all of values` (<>), which are constants."""
+
+    operator: str
+    target: Term
+    values: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
 class Term:
     """A compiled subexpression: SQL that needs no further parentheses and cannot raise on any row.
 
     value: the text of a plain constant (None also for NULL, see `null`); size: bound on the digits of finite values;
     parts: the flattened operands of AND or OR; equates: two columns that are equal wherever the term is true;
-    results: the constants of which every value is one; origin: the node of a constant, for positions. Columns are named
-    by their SQL, alias and all.
+    results: the constants of which every value is one; opposite: what NOT of it is, in its own form; listing: what is
+    compared with which constants; origin: the node of a constant, for positions. Columns are named by their SQL, alias
+    and all.
     """
 
     sql: str
@@ -165,6 +175,8 @@ class Term:
     parts: tuple[str, tuple[Term, ...]] | None = None
     equates: tuple[str, str] | None = None
     results: tuple[Term, ...] | None = None
+    opposite: Term | None = field(default=None, compare=False, repr=False)
+    listing: Listing | None = field(default=None, compare=False, repr=False)
     origin: Any = field(default=None, compare=False, repr=False)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 from pg_epsilon.accounting.words import notice_text
 from pg_epsilon.decimals import plain
 from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
-from pg_epsilon.mechanisms.group_by import groups
+from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
 from pg_epsilon.query.request import Request
 from pg_epsilon.turbo.catalog import View
@@ -74,9 +74,11 @@ def document(
         for cell in range(request.cells)
     ]
     names = [key.domain for key in request.keys]
+    order, labels = reading_order(names, request.places), groups(names)
+    table = [table[number] for number in order]
     rows = [
-        [*(group[place] for place in request.places), *(shown for shown, _, _ in cells)]
-        for group, cells in zip(groups(names), table, strict=True)
+        [*(labels[number][place] for place in request.places), *(shown for shown, _, _ in cells)]
+        for number, cells in zip(order, table, strict=True)
     ]
     n, m = len(request.places), len(request.aggregates)
     sure = request.confidence <= 1 - view.beta

@@ -63,12 +63,18 @@ def recognise(items: Sequence[Any], aggregates: Sequence[Aggregate], fold: Fold)
         span = _span(parts, partial(_steps, lattice.step, fold)) if whole else None
         if span is not None:
             found.setdefault(lattice.sql, []).append((number, span))
-    for sums in sorted(found.values(), key=len, reverse=True):
+    for _, sums in sorted(found.items(), key=lambda one: (-len(one[1]), one[0])):
+        sums.sort(key=lambda one: _place(one[1]))  # in whatever order they are asked for, they are one question
         lattice = aggregates[sums[0][0]].lattice
         spans = [span for _, span in sums]
         if lattice is not None and len(set(spans)) >= LEAST and (workload := _workload(spans, lattice)) is not None:
             return Together(workload, tuple(number for number, _ in sums))
     return None
+
+
+def _place(span: Span) -> tuple[bool, int, bool, int]:
+    """Orders spans by their ends, an open one first."""
+    return span.low is not None, span.low or 0, span.high is not None, span.high or 0
 
 
 def _workload(spans: Sequence[Span], lattice: Lattice) -> Workload | None:

@@ -234,7 +234,7 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
             ("each by itself", shown(_rms(itself))),
         ),
         why="no running sum is expected to be further off than with noise of its own for every group",
-        key=f"running {run}",
+        key=f"running {replace(run, aggregate=0, key=place)}",  # of its own aggregate, by the place of the key there
     )
 
 

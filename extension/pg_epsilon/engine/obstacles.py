@@ -1,0 +1,89 @@
+"""What keeps the engine from reading a relation, found before anything is paid (composition.md §10.3 a).
+
+Facts of the catalogs, and whether the server of a foreign partition lets itself be connected to: no
+row decides them. Each is said with what the administrator types, and is looked for at every
+question, so that it counts no longer than it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pg_epsilon.engine import failures
+from pg_epsilon.errors import CHANNEL, DPError
+from pg_epsilon.ledger import Execute
+from pg_epsilon.plan import Plan
+from pg_epsilon.query.schema import written
+from pg_epsilon.refusals import quoted
+
+Run = Callable[[str], Any]  # runs a statement that reads no row; undone where it raises
+# row_security_active and the privilege are of the engine's own role, which is the current user. A
+# foreign partition is looked for from its end of the inheritance: most databases have none.
+_FACTS = (
+    "WITH RECURSIVE asked AS (SELECT c.oid, a.schema, a.name FROM unnest($1, $2) AS a(schema, name)"
+    " JOIN pg_namespace n ON n.nspname = a.schema"
+    " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = a.name),"
+    " kin AS (SELECT f.ftrelid AS part, f.ftrelid AS oid FROM pg_foreign_table f"
+    " UNION SELECT k.part, i.inhparent FROM kin k JOIN pg_inherits i ON i.inhrelid = k.oid)"
+    " SELECT 'filtered' AS fact, schema AS of_schema, name AS of_name, NULL AS schema, NULL AS name,"
+    " NULL AS server FROM asked WHERE row_security_active(oid)"
+    " UNION ALL SELECT 'closed', schema, name, NULL, NULL, NULL"
+    " FROM asked WHERE NOT has_any_column_privilege(oid, 'SELECT')"
+    " UNION ALL SELECT 'foreign', a.schema, a.name, n.nspname, p.relname, s.srvname"
+    " FROM asked a JOIN kin k ON k.oid = a.oid JOIN pg_class p ON p.oid = k.part"
+    " JOIN pg_namespace n ON n.oid = p.relnamespace JOIN pg_foreign_table f ON f.ftrelid = p.oid"
+    " JOIN pg_foreign_server s ON s.oid = f.ftserver ORDER BY 1, 2, 3, 4, 5"
+)
+
+
+def check(execute: Execute, run: Run, plan: Plan) -> None:
+    """DP006 if a relation of a plan's statement cannot be read; nothing is charged by then.
+
+    run: its error has an `sqlstate`.
+    """
+    names: dict[tuple[str, str], None] = {}
+    for policy in plan.request.source.relations:
+        names[policy.relation.schema, policy.relation.name] = None
+        for hop in policy.unit_path:
+            if hop.schema is not None and hop.name is not None:
+                names[hop.schema, hop.name] = None
+    schemas, tables = (list(column) for column in zip(*names, strict=True))
+    facts = execute(_FACTS, ["name[]", "name[]"], [schemas, tables])
+    for row in facts:
+        of = written(row["of_schema"], row["of_name"])
+        if row["fact"] == "filtered":
+            raise _refused(
+                f"row-level security of {of} would filter what the engine counts",
+                f"ALTER TABLE {of} DISABLE ROW LEVEL SECURITY, or CALL dp.unprotect({quoted(of)})",
+            )
+        if row["fact"] == "closed":
+            raise _refused(f"dp_owner may not read {of}", f"GRANT SELECT ON {of} TO dp_owner")
+    if facts:
+        _check_connects(run, plan, facts[0])
+
+
+def _check_connects(run: Run, plan: Plan, row: dict[str, Any]) -> None:
+    """Begins the statement, which connects to the servers of whatever parts it would read, and asks
+    it for no row. The * keeps the planner from dropping what is read."""
+    try:
+        run(f"SELECT * FROM ({plan.statement}) AS q LIMIT 0")
+    except Exception as error:
+        state = getattr(error, "sqlstate", None)
+        if not isinstance(state, str) or failures.is_data_independent(error):
+            raise
+        part, of = written(row["schema"], row["name"]), written(row["of_schema"], row["of_name"])
+        server = written(row["server"])
+        raise _refused(
+            f"a foreign part of {of}, as {part} on server {server}, cannot be read by dp_owner (SQLSTATE {state})",
+            f"CREATE USER MAPPING FOR dp_owner SERVER {server} OPTIONS (...), mends the server's"
+            f" options, or types ALTER TABLE {of} DETACH PARTITION {part}",
+        ) from None
+
+
+def _refused(fact: str, typed: str) -> DPError:
+    return DPError(
+        CHANNEL,
+        f"{fact}: nothing was charged",
+        f"The administrator types {typed}; then ask again. See dp.check().",
+    )
