@@ -13,9 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("tests", "scripts", "extension", "proxy", "tests/benchmarks")]
 
-from report import publish, row  # noqa: E402
-
 import psycopg  # noqa: E402
+from report import publish, row  # noqa: E402
 
 from fix_differential import compared, differential_bench  # noqa: E402
 from fix_hostile import started_server  # noqa: E402
