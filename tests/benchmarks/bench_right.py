@@ -1,4 +1,7 @@
-"""`make bench-right`: how many of 5,000 random expressions mean something else than in PostgreSQL; none may."""
+"""`make bench-right`: how many of 5,000 random expressions mean something else than in PostgreSQL; none may.
+
+And how many parameters one block may have.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,33 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("tests", "scripts", "extension", "proxy", "tests/benchmarks")]
 
+import psycopg  # noqa: E402
 from report import publish, row  # noqa: E402
 
 from fix_differential import compared, differential_bench  # noqa: E402
 from fix_hostile import started_server  # noqa: E402
+from fix_stack import stack_at_work  # noqa: E402
 
 WANTED = 5000
+LISTS = (1_000, 10_000, 20_000)
+
+
+def parameters_in_a_block() -> int:
+    """The longest of LISTS that is answered as a list of parameters; 0 if none is."""
+    answered = 0
+    with stack_at_work() as stack:
+        stack.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
+        stack.cli("facade", "sync")
+        for count in LISTS:
+            sql = f"SELECT count(*) FROM shop WHERE qty IN ({', '.join(['%s'] * count)})"
+            with stack.connect("alice") as session:
+                try:
+                    session.execute(sql, list(range(count)))
+                except psycopg.Error as error:
+                    print(f"{count} parameters: {error}", file=sys.stderr)
+                    continue
+            answered = count
+    return answered
 
 
 def main() -> None:
@@ -31,6 +55,7 @@ def main() -> None:
         [
             row("differential_wrong", len(wrong), None, f"of {count} expressions, row by row; must be 0"),
             row("differential_refused", refused, None, f"of {len(found)}, with a reason and a hint"),
+            row("parameters_in_a_block", parameters_in_a_block(), None, f"of {LISTS}, the longest list answered"),
         ],
     )
 

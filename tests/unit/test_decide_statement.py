@@ -239,7 +239,8 @@ def test_a_syntax_error_says_where(query: str, place: int) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("SELECT count(*) FROM {table} WHERE " + "age > 1 AND " * 1500 + "true", "longer than"),
+        ("SELECT count(*) FROM {table} WHERE " + "age > 1 OR " * (MAX_EXPRESSION // 11), "longer than"),
+        ("SELECT count(*) FROM {table} WHERE " + "age > 1 AND " * 1500 + "true", "more than"),
         ("SELECT count(*) FROM {table} WHERE " + "1" + "+1" * 3000 + " > 0", "more than"),
         ("SELECT count(*) FROM {table} WHERE " + "(" * 3000 + "true" + ")" * 3000, "more than"),
         ("SELECT count(*) FROM {table} WHERE " + "NOT (" * 300 + "true" + ")" * 300, "levels deep"),

@@ -224,7 +224,8 @@ def as_string(term: Term, type_: Type) -> Term:
     """A string as one of another type: what was bpchar loses its padding, what becomes it may keep blanks that mean
     nothing any more."""
     if term.type.name == type_.name:
-        return replace(term, type=replace(term.type, varying=type_.varying))
+        same = term.type.varying == type_.varying  # as nearly always, and a list may have thousands of terms
+        return term if same else replace(term, type=replace(term.type, varying=type_.varying))
     if term.literal:
         value = term.value if term.value is None or type_.name == BPCHAR.name else term.value.rstrip(" ")
         return replace(literal(type_, value), origin=term.origin)

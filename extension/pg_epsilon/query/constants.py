@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
-from pg_epsilon.query.context import MAX_SQL, Context
+from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import fold_term, identifier, quote, untyped
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.types import Kind, Term, type_by_oid
@@ -24,6 +24,7 @@ _STABLE = frozenset(
 )
 # Their result may be much longer than their operands: the integers among these say how much.
 _PADDING = frozenset({"format", "lpad", "repeat", "rpad"})
+MAX_VALUE = 131_072  # bytes of what they give
 MAX_TEXT = 10_000  # characters of all operands together
 _RELATIVE = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _WIDE = re.compile(r"\d{6}")
@@ -133,7 +134,7 @@ def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
         return None
     if type_.kind is Kind.TEXT:
         size = ctx.folded(f"pg_catalog.octet_length({sql})::pg_catalog.text", node, what)
-        if int(size or 0) > MAX_SQL:
+        if int(size or 0) > MAX_VALUE:
             raise ctx.refuse(node, "the constant becomes too long", "Shorten it.")
         if size is None:
             return untyped(None)

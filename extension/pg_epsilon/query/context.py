@@ -12,7 +12,7 @@ from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.types import Fold, FoldError, Scope, Term
 
 # Every handler copies its operands a bounded number of times; this bounds what nesting can make of that.
-MAX_SQL = 131_072
+MAX_SQL = 1_048_576
 
 _POSITIONS = frozenset({"location", "rexpr_list_start", "rexpr_list_end", "list_start", "list_end"})
 # The slots that handlers read. Every other slot of a node must hold its default: a field that we do not know,

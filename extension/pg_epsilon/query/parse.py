@@ -31,6 +31,7 @@ __all__ = [
     "ast",
     "children",
     "deparse",
+    "depth_bound",
     "enums",
     "parse_expression",
     "parse_json",
@@ -43,10 +44,10 @@ __all__ = [
 
 # libpg_query recurses per operator: 50 kB of "1+1+..." kills a process with an 8 MB stack, and the engine parses inside
 # a PostgreSQL backend, where a crash restarts the whole cluster (facade-and-channel.md §6, parser safety).
-MAX_EXPRESSION = 16_384
-# Lists are wide, chains are deep: at most this many tokens other than constants and commas keeps libpg_query's
-# recursion under a quarter of an 8 MB stack.
+# Lists are wide, chains are deep: at most this `depth_bound` keeps its recursion under a quarter of an 8 MB stack.
 MAX_TOKENS = 4_000
+# Time and memory: 20,000 constants of a list take a second or two.
+MAX_EXPRESSION = 1_048_576
 # Our walks take a few Python frames a level, and Python's default limit is 1,000 frames.
 MAX_DEPTH = 96
 
@@ -59,7 +60,11 @@ _CONDITIONS = frozenset(
 )
 _PREFIX = "SELECT ("
 _SUFFIX = "\n)"  # the newline ends a trailing "--" comment
-_FLAT_TOKENS = frozenset({"ICONST", "FCONST", "SCONST", "USCONST", "XCONST", "BCONST", "ASCII_44"})
+_COMMA = "ASCII_44"
+_FLAT_TOKENS = frozenset({"ICONST", "FCONST", "SCONST", "USCONST", "XCONST", "BCONST", "PARAM", _COMMA})
+_OPENING, _CLOSING = frozenset({"ASCII_40", "ASCII_91"}), frozenset({"ASCII_41", "ASCII_93"})
+# Inside parentheses with one of these, what is between two commas is more than an item of a list.
+_QUERIES = frozenset({"SELECT", "VALUES", "TABLE", "WITH"})
 _ONE = "Write one scalar expression, for example age > 30."
 
 
@@ -85,6 +90,27 @@ def parse_json(sql: str) -> str:
 def scan(sql: str) -> list[Any]:
     """Return the lexer's tokens of `sql` (start, end, name, kind), positions in characters."""
     return list(parser.scan(sql))
+
+
+def depth_bound(tokens: list[Any]) -> int:
+    """No parse tree of these tokens is deeper: all that are not flat, but of a list in brackets its heaviest item."""
+    # Of each bracket that is open: what its items weigh together, the heaviest so far, this one, and if it is no list.
+    outer: list[tuple[int, int, int, bool]] = []
+    whole, heaviest, item, query = 0, 0, 0, True
+    for token in tokens:
+        if token.name in _OPENING:
+            outer.append((whole, heaviest, item + 1, query))
+            whole, heaviest, item, query = 0, 0, 0, False
+        elif token.name in _CLOSING and outer:
+            inside = whole + item if query else max(heaviest, item)
+            whole, heaviest, item, query = outer.pop()
+            item += inside + 1
+        elif token.name == _COMMA:
+            whole, heaviest, item = whole + item, max(heaviest, item), 0
+        elif token.name not in _FLAT_TOKENS:
+            item, query = item + 1, query or token.name in _QUERIES
+    # Brackets that nothing closes are a syntax error, but the parser goes down to it.
+    return whole + item + sum(before + now for before, _, now, _ in outer)
 
 
 def deparse(node: Any) -> str:
@@ -173,7 +199,7 @@ def _tokens(text: str, what: str) -> list[Any]:
         tokens = scan(text)
     except parser.ParseError:
         tokens = []  # a lexical error: the parser says which, and where
-    if sum(token.name not in _FLAT_TOKENS for token in tokens) > MAX_TOKENS:
+    if depth_bound(tokens) > MAX_TOKENS:
         raise DPError(SHAPE, f"the {what} has more than {MAX_TOKENS} operators and names", "Shorten it.", position=0)
     return tokens
 

@@ -15,7 +15,7 @@ from .compile import DIRECT
 from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
 from .kept import MAX_KEPT_TEXT, Bounded, Kept
-from .long_texts import named
+from .long_texts import deep, named
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .positions import aligned, location
@@ -27,7 +27,9 @@ from .tree import function_name, sql_text, statement, statement_text, walk
 from .units import Meaning, Note, Unit
 
 # Longer texts are not cut up: over protected data they are refused, others go to the facade as they are.
-MAX_STATEMENT = 131_072
+MAX_STATEMENT = 524_288
+# No tree of a shorter text is deeper, and ours walk trees by recursion; longer texts are looked at.
+MAX_DEPTH = 65_536
 # The printer knows the MERGE of PostgreSQL 17 only: 15 does not read WHEN NOT MATCHED BY TARGET.
 _MERGE_INSTEAD = "keep the answer in a temporary table first, and merge that"
 _NOT_KEPT = "run the query itself; CREATE TEMP TABLE ... AS SELECT ... keeps its answer"
@@ -59,7 +61,10 @@ class SqlRewriter:
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
         if len(sql) > MAX_STATEMENT:
-            await self._refuse_long(sql, io)
+            await self._refuse_long(sql, io, refusals.too_long(MAX_STATEMENT))
+            return None
+        if len(sql) > MAX_DEPTH and await io.in_parser(deep, sql, MAX_DEPTH):
+            await self._refuse_long(sql, io, refusals.too_deep())
             return None
         try:
             return await self._plan(sql, param_oids, io, extended)
@@ -68,10 +73,10 @@ class SqlRewriter:
                 refusal.position = None  # what we took for characters may be bytes
             raise
 
-    async def _refuse_long(self, sql: str, io: SessionIO) -> None:
+    async def _refuse_long(self, sql: str, io: SessionIO, refusal: Refusal) -> None:
         found = await io.in_parser(named, sql, self._names)
         if found and (await probes.resolve(io, found, self._names)).concerned:
-            raise refusals.too_long(MAX_STATEMENT)
+            raise refusal
 
     async def _plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, extended: bool) -> BlockPlan | None:
         key = (io.analyst, sql, tuple(param_oids), extended)

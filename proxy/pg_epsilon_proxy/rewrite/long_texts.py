@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from pg_epsilon.query.parse import parse_json
+from pg_epsilon.query.parse import depth_bound, parse_json, scan
 
 from .names import Names
 from .scope import Candidates
@@ -13,6 +13,14 @@ from .scope import Candidates
 _RELATION = re.compile(r'"RangeVar":(\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*)')
 _CTE = re.compile(r'"ctename":"((?:[^"\\]|\\.)*)"')
 _FUNCTION = re.compile(r'"funcname":\[((?:\{"String":\{"sval":"(?:[^"\\]|\\.)*"\}\},?)+)\]')
+
+
+def deep(sql: str, limit: int) -> bool:
+    """Whether the tree of `sql` may have more than `limit` levels. A text that is no SQL has none."""
+    try:
+        return depth_bound(scan(sql)) > limit
+    except Exception:
+        return False
 
 
 def named(sql: str, names: Names) -> Candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ SELECT dp.session_settings()::pg_catalog.text,
          pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))::pg_catalog.int8,
        pg_catalog.current_setting('search_path'), pg_catalog.current_setting('dp.division', true)"""
 
+_IN_A_ROW = 16
 _PREPARED = "SELECT p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.name = $1::pg_catalog.text"
 
 
@@ -168,15 +170,28 @@ async def parameter_values(
     wanted = sorted(number for number in numbers if types[number - 1] != "void")
     if not wanted:
         return {}
-    items = ", ".join(as_json(f"${number}", types[number - 1]) for number in wanted)
-    rows = await io.fetch(f"SELECT pg_catalog.jsonb_build_array({items})::pg_catalog.text", bind or (), oids)
-    return dict(zip(wanted, scalars(rows[0][0]), strict=True))
+    query = as_arrays([as_json(f"${number}", types[number - 1]) for number in wanted])
+    return dict(zip(wanted, scalars(await io.fetch(query, bind or (), oids)), strict=True))
 
 
-def scalars(text: str | None) -> list[str | None]:
-    """The elements of a JSON array of scalars, numbers digit by digit. Error: DP003 for a nested value."""
+def as_arrays(expressions: Sequence[str]) -> str:
+    """A query for the values of all expressions, in order: rows of JSON arrays, each with a few of them.
+
+    No function takes more than 100 arguments, and a row that is long is not read by the proxy at all.
+    """
+    parts = [expressions[start : start + _IN_A_ROW] for start in range(0, len(expressions), _IN_A_ROW)]
+    arrays = [f"pg_catalog.jsonb_build_array({', '.join(part)})::pg_catalog.text" for part in parts]
+    if len(arrays) == 1:
+        return f"SELECT {arrays[0]}"
+    rows = ", ".join(f"({number}, {array})" for number, array in enumerate(arrays))
+    return f"SELECT v.t FROM (VALUES {rows}) AS v(n, t) ORDER BY v.n"
+
+
+def scalars(rows: Sequence[Sequence[str | None]]) -> list[str | None]:
+    """The elements of JSON arrays of scalars, numbers digit by digit. Error: DP003 for a nested value."""
+    found = [json.loads(text or "[]", parse_float=str, parse_int=str) for (text,) in rows]
     values: list[str | None] = []
-    for item in json.loads(text or "[]", parse_float=str, parse_int=str):
+    for item in itertools.chain(*found):
         if isinstance(item, bool):
             values.append("true" if item else "false")
         elif item is None or isinstance(item, str):
@@ -196,4 +211,11 @@ def constant(value: str | None, type_name: str) -> Any:
 
 def constants(values: Mapping[int, str | None], types: Sequence[str]) -> dict[int, Any]:
     """Typed constants by parameter number."""
-    return {number: constant(value, types[number - 1]) for number, value in values.items()}
+    kinds = {types[number - 1] for number in values}
+    empty = {kind: constant(None, kind) for kind in kinds}  # parsed once a type: there may be thousands of values
+
+    def typed(value: str | None, kind: str) -> Any:
+        node = None if value is None else ast.A_Const(isnull=False, val=ast.String(sval=value))
+        return empty[kind] if node is None else ast.TypeCast(arg=node, typeName=empty[kind].typeName)
+
+    return {number: typed(value, types[number - 1]) for number, value in values.items()}

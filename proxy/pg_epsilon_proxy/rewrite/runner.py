@@ -135,8 +135,7 @@ async def _check_meaning(meaning: Meaning, blocks: Sequence[Block], settings: pr
 
 async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:
     """EXECUTE's arguments, evaluated on the facade, in place of bound parameters."""
-    rows = await io.fetch(execute.evaluate) if execute.evaluate is not None else [["[]"]]
-    texts = probes.scalars(rows[0][0])
+    texts = [] if execute.evaluate is None else probes.scalars(await io.fetch(execute.evaluate))
     inputs = await _inputs(unit, None, io, dict(enumerate(texts, 1)))
     inputs.params = texts
     return inputs

@@ -14,7 +14,7 @@ from . import refusals
 from .blocks import Block, Compiled, QueryBlock
 from .explain import COLUMN, FORMATS
 from .names import Names, Relation, RelationName
-from .probes import Settings, as_json
+from .probes import Settings, as_arrays, as_json
 from .rehearse import keeps
 from .scope import Candidates
 from .splice import fill, with_parameters
@@ -183,8 +183,8 @@ def execution(node: Any, note: Note) -> Unit:
             ast.TypeCast(arg=argument, typeName=statement(f"SELECT NULL::{kind}").targetList[0].val.typeName)
             for argument, kind in zip(node.params, note.types, strict=True)
         ]
-        items = ", ".join(as_json(expression_text(cast), kind) for cast, kind in zip(casts, note.types, strict=True))
-        evaluate = f"SELECT pg_catalog.jsonb_build_array({items})::pg_catalog.text"
+        pairs = zip(casts, note.types, strict=True)
+        evaluate = as_arrays([as_json(expression_text(cast), kind) for cast, kind in pairs])
     arguments, marks = mark(), [mark() for _ in note.blocks]
     documents = ", ".join(f"'{word}'::pg_catalog.jsonb" for word in marks)
     template = f"EXECUTE {quote_identifier(note.name)}({f'{arguments}, ' if note.types else ''}{documents})"

@@ -16,7 +16,16 @@ from fix_query import fold
 from pg_epsilon.errors import DPError
 from pg_epsilon.query import parse
 from pg_epsilon.query.expression import Scope, compile_expression
-from pg_epsilon.query.parse import MAX_DEPTH, MAX_EXPRESSION, ast, children, parse_expression, parse_statements
+from pg_epsilon.query.parse import (
+    MAX_DEPTH,
+    MAX_EXPRESSION,
+    ast,
+    children,
+    depth_bound,
+    parse_expression,
+    parse_statements,
+    scan,
+)
 
 PACKAGES = Path(parse.__file__).parents[2]
 N = MAX_EXPRESSION
@@ -161,6 +170,9 @@ DEEP = {
     "casts": "a" + "::t" * (N // 3 - 1),
     "ands": "a AND (" * (N // 9) + "a" + ")" * (N // 9),
     "unions": "(SELECT 1 " + "UNION SELECT 1 " * (N // 15 - 3) + ")",
+    "unions of lists": "(SELECT 1, 2 " + "UNION SELECT 1, 2 " * (N // 18 - 3) + ")",
+    "values of lists": "(VALUES (1, 2) " + "UNION VALUES (1, 2) " * (N // 20 - 3) + ")",
+    "lists in lists": "a IN (1, " * (N // 10 - 1) + "a" + ")" * (N // 10 - 1),
     "collate": "a" + " COLLATE c" * (N // 10 - 1),
     "in": "a IN (" * (N // 7 - 1) + "a" + ")" * (N // 7 - 1),
     "rows": "ROW(" * (N // 5 - 1) + "a" + ")" * (N // 5 - 1),
@@ -194,10 +206,41 @@ def test_deep_text_is_refused_and_cannot_crash_a_backend_with_a_2_mb_stack(name:
 
 
 def test_too_long_and_just_short_enough() -> None:
-    text = "a IN (" + ",".join(["1"] * 8000) + ")"
+    text = "a IN (" + ",".join(["CAST('1' AS numeric)"] * 8000) + ")"
     assert isinstance(parse_expression(text), ast.A_Expr)
     with pytest.raises(DPError, match="longer than"):
         parse_expression("'" + "x" * N + "'")
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("1+1+1", 2),
+        ("a IN (1, 2, 3)", 4),
+        ("a IN (f(b), f(c + d), 1)", 4 + 3 + 3),
+        ("EXISTS (SELECT a, b UNION SELECT a, b)", 1 + 2 + 7),
+        ("((((1", 4),
+        ("x) + y", 4),
+    ],
+)
+def test_the_bound_of_a_tree_takes_the_heaviest_item_of_a_list(text: str, bound: int) -> None:
+    assert depth_bound(scan(text)) == bound
+
+
+@given(st.recursive(st.sampled_from(["a", "1"]), lambda inner: st.one_of(
+    st.lists(inner, min_size=1, max_size=4).map(lambda items: f"f({', '.join(items)})"),
+    st.tuples(inner, inner).map(lambda pair: f"({pair[0]} + {pair[1]})"),
+    inner.map(lambda one: f"CAST({one} AS t)"),
+    st.lists(inner, min_size=1, max_size=4).map(lambda items: f"x IN ({', '.join(items)})"),
+    st.lists(inner, min_size=1, max_size=4).map(lambda items: f"(SELECT {', '.join(items)} UNION SELECT 1)"),
+), max_leaves=30))  # fmt: skip
+@settings(database=None, deadline=None, max_examples=100)
+def test_no_tree_of_operators_calls_and_queries_is_deeper_than_the_bound(text: str) -> None:
+    def depth(node: object) -> int:
+        below = max((depth(child) for child in children(node)), default=0)
+        return below + isinstance(node, ast.A_Expr | ast.FuncCall | ast.TypeCast | ast.SelectStmt)
+
+    assert depth(parse_statements(f"SELECT {text}")[0].stmt) <= depth_bound(scan(f"SELECT {text}"))
 
 
 def test_our_own_walks_stay_within_pythons_recursion_limit(scope: Scope) -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rewrite_fake import INT4, NAMES, FakeIO
 
-from pg_epsilon_proxy.rewrite.driver import MAX_STATEMENT, SqlRewriter
+from pg_epsilon_proxy.rewrite.driver import MAX_DEPTH, MAX_STATEMENT, SqlRewriter
 from pg_epsilon_proxy.rewrite.plans import BlockPlan
 from pg_epsilon_proxy.session.rewriting import JSONB_OID, BoundParams, FacadeError, Plan, Refusal, Rewriter
 from pg_epsilon_proxy.wire import messages
@@ -173,8 +173,25 @@ async def test_statements_that_pass_unchanged_ask_nothing(sql: str) -> None:
 async def test_a_long_text_over_protected_data_is_refused_without_cutting_it_up() -> None:
     io = FakeIO()
     for sql in (COUNT, "SELECT dp_count('adult')", "INSERT INTO mine SELECT count(*) FROM public.adult"):
-        assert "at most 131072 characters" in (await refused(io, sql + " " * MAX_STATEMENT)).message
+        assert f"at most {MAX_STATEMENT} characters" in (await refused(io, sql + " " * MAX_STATEMENT)).message
     assert io.described == []
+
+
+async def test_a_text_that_may_be_deeper_than_walks_can_go_is_not_walked() -> None:
+    """PostgreSQL refuses most of them; one that its parser bears is refused here."""
+    io = FakeIO()
+    wide = COUNT + " WHERE age = 1" + " OR age = 1" * (MAX_DEPTH // 2)
+    assert len(wide) < MAX_STATEMENT
+    assert "nested too deeply" in (await refused(io, wide)).message
+    assert await BRAIN.plan(COUNT + " WHERE 1" + "+1" * MAX_DEPTH + " > 0", (), io, extended=False) is None
+    assert io.described == []
+
+
+async def test_a_long_list_is_no_deep_text() -> None:
+    io = FakeIO()
+    listed = COUNT + " WHERE age IN (" + ",".join(["1"] * MAX_DEPTH) + ")"
+    plan = await BRAIN.plan(listed, (), io, extended=False)
+    assert plan is not None
 
 
 @pytest.mark.parametrize(
