@@ -1,4 +1,7 @@
-"""Equal questions in another order or spelling are one question, which is paid once (report R16)."""
+"""Equal questions in another order or spelling are one question, which is paid once (report R16).
+
+So are counts of whole rows and of row values, which are never NULL (report R18).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import fix_chance
 from fix_cluster import ROOT
 from fix_ledger import one
 from fix_stack import Stack, stack_at_work
@@ -21,6 +25,8 @@ CONDITIONS = [
     ("temp > 1", "NOT (temp <= 1)"),
     ("st = 'open'", "NOT (st <> 'open')"),
 ]
+# Three counts, and twice six groups of 60 rows and more, of which more than 3 are asked for.
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 20, 0, 3 + 2 * 6))
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +96,60 @@ def test_what_is_shown_of_another_order(alice: Connection) -> None:
     rows = alice.execute("SELECT dp_shown(%s) -> 'rows'", [request]).fetchone()
     assert rows is not None
     assert [row[:2] for row in rows[0][:2]] == [["open", "Lyon"], ["open", "Metz"]]
+
+
+def test_a_whole_row_is_counted_as_a_row(alice: Connection, owner: Connection) -> None:
+    """Also one whose fields are all NULL: count(v) of a derived table's one column is another."""
+    whole = [
+        "SELECT count(*) FROM acc WHERE v < 9",
+        "SELECT count(acc.*) FROM acc WHERE v < 9",
+        "SELECT count(acc) FROM acc WHERE v < 9",
+        "SELECT count(public.acc.*) FROM acc WHERE v < 9",
+        "SELECT count(a) FROM acc a WHERE v < 9",
+        "SELECT count(t.*) FROM (SELECT v FROM acc WHERE v < 9) t",
+        "SELECT count((a.v, a.v + 1)) FROM acc a WHERE v < 9",
+        "SELECT max(n) FROM (SELECT count(a.*) AS n FROM acc a WHERE v < 9) AS one",
+    ]
+    before = charges(owner)
+    assert len({str(alice.execute(sql).fetchall()) for sql in whole}) == 1
+    assert charges(owner) == before + 1
+    alice.execute("SET dp.epsilon = 20")
+    rows, column, named = (
+        alice.execute(f"SELECT count({counted}) FROM shop {alias}").fetchone()
+        for counted, alias in (("s", "s"), ("qty", "s"), ("qty", "qty"))
+    )
+    alice.execute("RESET dp.epsilon")
+    assert (rows, column, named) == ((400,), (320,), (320,))
+
+
+@pytest.mark.parametrize("values", ["shop", "shop.*"])
+def test_different_whole_rows_are_refused(alice: Connection, owner: Connection, values: str) -> None:
+    before = charges(owner)
+    sql = f"SELECT city, count(DISTINCT {values}) FROM shop GROUP BY city"
+    with pytest.raises(psycopg.Error, match="DISTINCT of whole rows in count") as refused:
+        alice.execute(sql)
+    diag = refused.value.diag
+    assert (refused.value.sqlstate, diag.statement_position) == ("DP003", str(sql.index(values) + 1))
+    assert charges(owner) == before
+
+
+@pytest.mark.parametrize("values", ["(city, st)", "ROW(city, st)", "city"])
+def test_different_values_of_rows_as_units_are_refused_with_what_is_answered(
+    alice: Connection, owner: Connection, values: str
+) -> None:
+    """Where units are users, they are counted: test_report_distinct.py."""
+    before = charges(owner)
+    with pytest.raises(psycopg.Error, match="distinct counts need a dataset whose unit is a user") as refused:
+        alice.execute(f"SELECT count(DISTINCT {values}) FROM shop")
+    assert refused.value.sqlstate == "DP003"
+    assert charges(owner) == before
+    alice.execute("SET dp.epsilon = 20")
+    typed = str(refused.value.diag.message_hint).split("lets you: ")[1].removesuffix(".")
+    assert alice.execute(typed.replace("a, b", "city, st").replace("...", "shop")).fetchone() == (6,)
+    alice.execute("RESET dp.epsilon")
+
+
+def test_a_row_of_an_outer_join_is_refused(alice: Connection) -> None:
+    """There it is NULL where it has no partner."""
+    with pytest.raises(psycopg.Error, match="outer join"):
+        alice.execute("SELECT count(b.*) FROM shop a LEFT JOIN acc b ON a.id = b.id")

@@ -124,7 +124,7 @@ def test_what_cannot_be_planned_is_refused_uncharged(
 def test_a_missing_right_is_refused_uncharged(small: Cluster, alice: psycopg.Connection[Any]) -> None:
     small.psql("REVOKE SELECT ON people FROM dp_owner")
     try:
-        with no_charge(small), refused("DP003", "cannot plan this question"):
+        with no_charge(small), refused("DP006", "dp_owner may not read public.people"):
             alice.execute("SELECT dp.dp_count('people', epsilon => 0.01, fresh => true)")
     finally:
         small.psql("GRANT SELECT ON people TO dp_owner")

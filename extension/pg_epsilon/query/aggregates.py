@@ -245,10 +245,16 @@ def _number(name: str, value: Any) -> Decimal:
     return number.normalize()
 
 
+_VALUES = (
+    "count(*) counts the units: rows. For values of declared columns that have rows, as well as noise lets you:"
+    " SELECT count(*) FROM (SELECT a, b FROM ... GROUP BY a, b HAVING count(*) > 3) AS g."
+)
+
+
 def _is_unit(argument: str | None, source: Source, scope: Scope) -> bool:
     """Whether a distinct count is one of units. DP003 where it is neither that nor a count of users' values."""
     if not source.has_user_units:
-        raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", "count(*) counts the units: rows.")
+        raise DPError(SHAPE, "distinct counts need a dataset whose unit is a user", _VALUES)
     if argument is None:
         if source.units:
             raise DPError(SHAPE, "a result row belongs to several units", "Name the column: count(DISTINCT x).")

@@ -25,6 +25,7 @@ from .positions import location
 from .resolve import Resolver, from_item
 from .source import Source, SourceBuilder, conjunction, conjuncts
 from .tree import function_name, replace, sql_text, strings, walk
+from .whole import counted
 
 # Which part of a block SELECT each field is: its core, post-processing that stays outside, or the words of a refusal.
 _FIELDS: dict[str, str] = {
@@ -104,9 +105,12 @@ class SelectCompiler:
 
     def _add_aggregate(self, call: Any) -> None:
         """Identical aggregates (by resolved text) share a column."""
-        resolved = self._resolver.resolve(call, "an aggregate")
+        resolved = self._resolved(call)
         aggregate = compile_aggregate(resolved, self._shown)
         self._aggregates.setdefault(_identity(aggregate), (len(self._aggregates) + 1, aggregate, resolved))
+
+    def _resolved(self, call: Any) -> Any:
+        return self._resolver.resolve(counted(call, self._source.frame, self._shown), "an aggregate")
 
     def _block(self, number: int, where: Any, grouped: bool) -> QueryBlock:
         leaves = _ordered(self._source)
@@ -199,9 +203,7 @@ class SelectCompiler:
 
     def aggregate(self, call: Any) -> int:
         """The number of an aggregate call of this block, from 1."""
-        return self._aggregates[
-            _identity(compile_aggregate(self._resolver.resolve(call, "an aggregate"), self._shown))
-        ][0]
+        return self._aggregates[_identity(compile_aggregate(self._resolved(call), self._shown))][0]
 
     def width(self) -> int:
         """How many columns the keys and aggregates take."""
