@@ -17,6 +17,7 @@ from ..session.rewriting import FacadeError, Made, Refusal, SessionIO
 from . import probes, refusals, units
 from .blocks import Block, QueryBlock, parameters_in
 from .cutting import ENCODING, STRINGS, check_encoding, in_parser
+from .names import Facts
 from .plans import BlockPlan
 from .statements import Statement
 from .tree import sql_text, statement, statement_text
@@ -53,7 +54,7 @@ async def declared(node: Any, io: SessionIO) -> list[int]:
 async def again(made: Made, io: SessionIO, plan: Planner) -> BlockPlan | None:
     """A prepared statement as it is planned now. Errors: Refusal, FacadeError, without a place in a text by PREPARE."""
     if not made.by_sql:
-        return _meant(await plan(made.text, made.oids, io), made)
+        return await _meant(await plan(made.text, made.oids, io), made, io)
     node = await io.in_parser(statement, made.text)
     return await _unplaced(await io.in_parser(statement_text, node.query), await declared(node, io), made, io, plan)
 
@@ -79,7 +80,7 @@ async def execution(item: Statement, made: Made, io: SessionIO, plan: Planner) -
 async def _unplaced(text: str, oids: Sequence[int], made: Made, io: SessionIO, plan: Planner) -> BlockPlan | None:
     """The plan of a text that the client has not sent just now: errors have no place in it."""
     try:
-        found = _meant(await plan(text, oids, io), made)
+        found = await _meant(await plan(text, oids, io), made, io)
         if found is not None:
             found.only.blocks = [_sourceless(block) for block in found.only.blocks]
         return found
@@ -90,13 +91,16 @@ async def _unplaced(text: str, oids: Sequence[int], made: Made, io: SessionIO, p
         raise error.placed(None) from None
 
 
-def _meant(plan: BlockPlan | None, made: Made) -> BlockPlan | None:
+async def _meant(plan: BlockPlan | None, made: Made, io: SessionIO) -> BlockPlan | None:
     """It asks what it asked when it was prepared, or nothing."""
     before: Meaning | None = made.meaning
     now = None if plan is None else plan.only.meaning
-    if plan is not None and before is not None and now is not None:
-        if now.path != before.path and _named(now) != _named(before):
-            raise refusals.meaning_changed("search_path")
+    if before is None or (plan is not None and now is None):
+        return plan
+    found: Facts | Meaning = now or await probes.resolve(io, before.candidates, before.names)
+    if found.path != before.path and _named(found) != _named(before):
+        raise refusals.meaning_changed("search_path")
+    if plan is not None and now is not None:
         plan.only.meaning = replace(now, styles=before.styles)
     return plan
 
@@ -105,7 +109,7 @@ def _sourceless(block: Block) -> Block:
     return replace(block, source=None) if isinstance(block, QueryBlock) else block
 
 
-def _named(meaning: Meaning) -> dict[Any, tuple[str, str]]:
+def _named(meaning: Facts | Meaning) -> dict[Any, tuple[str, str]]:
     return {name: (found.schema, found.name) for name, found in meaning.relations.items()}
 
 

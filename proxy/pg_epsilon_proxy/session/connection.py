@@ -182,7 +182,7 @@ class Session:
 
         def settled(ok: bool) -> None:
             if ok:
-                self.operations.statements.closed(kind, name)
+                self.operations.closed(kind, name)
 
         return self._link.send(raw, expect_close(None, settled))
 

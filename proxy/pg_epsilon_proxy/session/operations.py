@@ -281,6 +281,11 @@ class Operations:
     def _forward_query(self, raw: bytes) -> None:
         self._send_query(raw, None)
 
+    def closed(self, kind: int, name: bytes) -> None:
+        self.statements.closed(kind, name)
+        if kind == ord("S"):
+            self.io.prepared.pop(name.decode(self._link.encoding, "replace"), None)
+
     def sync(self, raw: bytes) -> None:
         self.turn += 1
         self.unnamed.sent(ord("S"))
