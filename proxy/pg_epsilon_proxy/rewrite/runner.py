@@ -55,11 +55,11 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
         await _remember(*unit.note, io)
     if not unit.blocks:
         return []
+    if unit.execute is not None and bind is None and unit.explained is None:
+        unit.execute.held = await io.hold(unit.text, parameter_oids(unit))
     inputs = await (_inputs(unit, bind, io) if unit.execute is None else _evaluated(unit, unit.execute, io))
     if unit.explained is not None:
         return [await _explain(unit, inputs, io)]
-    if unit.execute is not None and bind is None:
-        unit.execute.held = await io.hold(unit.text, parameter_oids(unit))
     if unit.keeps and not await _rehearsed(unit, io):
         return [NEVER for _ in unit.blocks]
     requests = [await _request(block, inputs, io) if _asks(block) else None for block in unit.blocks]

@@ -244,7 +244,8 @@ class FacadeLink:
 
     async def hold(self, sql: str, param_oids: Sequence[int], beside: bytes | None = None) -> bytes:
         """Prepare `sql` under a reserved name until `release`. beside: a statement of the client's that is looked at
-        too, which locks what it reads: its types stay what they are until the transaction ends."""
+        too, which locks what it reads: its types stay what they are until the transaction ends. A fetch must follow
+        (see stop_timer)."""
         self._begin()
         collector, name = Collector(self), self.reserved_name()
         self._held.add(name)
@@ -254,7 +255,6 @@ class FacadeLink:
             described = expect_describe(collector.sink)
             described.settled = collector.finish
             self.send(messages.describe(b"S", beside), described)
-        self._timer = True
         await self._wait(collector)
         return name
 

@@ -198,7 +198,10 @@ class SessionIO(Protocol):
         ...
 
     async def hold(self, sql: str, param_oids: Sequence[int]) -> str:
-        """Prepare a rewritten statement on the facade, until the client's message is answered; its name in SQL."""
+        """Prepare a rewritten statement on the facade, until the client's message is answered; its name in SQL.
+
+        A fetch must follow. Raises FacadeError.
+        """
         ...
 
     def parameter_status(self, name: str) -> str | None:
