@@ -29,8 +29,9 @@ from fix_ports import free_port
 from fix_raw import RawClient, keys_of
 from fix_waiting import PATIENCE
 from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
+from pg_epsilon_proxy.rewrite.prepared import noted
 from pg_epsilon_proxy.server import Directory, ProxyServer
-from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Plan, Refusal, Rewriter, SessionIO
+from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Made, Plan, Refusal, Rewriter, SessionIO
 
 PASSWORD = "correct horse"
 REGIONS = ("north", "south")
@@ -130,6 +131,9 @@ SCALAR = re.compile(r"\(SELECT count\(\*\) FROM secret(?: WHERE n > (?P<n>\$1|\d
 
 class FakePlan:
     refusal = None
+    executes = False
+    arguments: Sequence[str | None] = ()
+    meaning = None
 
     def __init__(self, sql: str, oids: tuple[int, ...], fields: tuple[Field, ...] | None, private: FakePrivate) -> None:
         self._sql, self._oids, self._private = sql, oids, private
@@ -195,6 +199,12 @@ class FakeRewriter:
             return None
         assert await io.fetch("SELECT $1, pg_catalog.to_regclass($2) IS NOT NULL", ["x", "secret"]) == [["x", "t"]]
         return FakePlan(sql, described.param_oids, None if copied else described.fields, self._private)
+
+    async def again(self, made: Made, io: SessionIO) -> Plan | None:
+        return await self.plan(made.text, made.oids, io, extended=True)
+
+    async def noted(self, name: str, io: SessionIO) -> Made | None:
+        return await noted(name, io)
 
 
 class FakeSource:

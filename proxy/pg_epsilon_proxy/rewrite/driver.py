@@ -9,8 +9,8 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast
 
-from ..session.rewriting import Described, FacadeError, Refusal, SessionIO
-from . import cutting, probes, refusals, settings, units
+from ..session.rewriting import Described, FacadeError, Made, Refusal, SessionIO
+from . import cutting, prepared, probes, refusals, settings, units
 from .compile import DIRECT
 from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
@@ -23,8 +23,8 @@ from .rehearse import keeps
 from .runner import styles
 from .scope import references, relation_name
 from .statements import Statement, body, split
-from .tree import function_name, sql_text, statement, statement_text, walk
-from .units import Meaning, Note, Unit
+from .tree import function_name, statement, statement_text, walk
+from .units import Meaning, Unit
 
 # Longer texts are not cut up: over protected data they are refused, others go to the facade as they are.
 MAX_STATEMENT = 524_288
@@ -190,7 +190,7 @@ class SqlRewriter:
         """
         control = next((index for index, item in enumerate(statements) if item.transaction), len(statements))
         for item in statements[control + 1 :]:
-            if item.executes in io.sql_prepared:
+            if item.executes in io.prepared:
                 raise refusals.alone(_place(item))
             if item.candidates:
                 facts = await probes.resolve(io, item.candidates, self._names)
@@ -201,9 +201,9 @@ class SqlRewriter:
     # -- one statement ------------------------------------------------------------------------------------------
 
     async def _unit(self, item: Statement, param_oids: Sequence[int], io: SessionIO, extended: bool) -> Unit | None:
-        note = await _noted(item, io)
-        if note is not None:
-            return await _execute(item, note, io)
+        made = await prepared.noted(item.executes, io)
+        if made is not None:
+            return await prepared.execution(item, made, io, self._whole)
         if item.treatment in ("other", "execute") or not item.candidates:
             return None
         if item.treatment == "refuse":
@@ -297,42 +297,20 @@ class SqlRewriter:
         return unit
 
     async def _prepare(self, item: Statement, io: SessionIO) -> Unit | None:
-        node = item.node
-        declared: list[int] = []
-        if node.argtypes:
-            casts = await in_parser(io, _null_casts, node.argtypes)
-            declared = [field.type_oid for field in (await _generated(io, casts)).fields or ()]
-        described = await _described(item, declared, io, node.query)
-        body = await self._spliced(node.query, item, described.param_oids, io)
-        return None if body is None else units.prepared(node, body, body.types)
+        described = await _described(item, await prepared.declared(item.node, io), io, item.node.query)
+        body = await self._spliced(item.node.query, item, described.param_oids, io)
+        return None if body is None else units.prepared(item.node.name, item.text, body)
 
+    # -- what was prepared before -------------------------------------------------------------------------------
 
-async def _noted(item: Statement, io: SessionIO) -> Note | None:
-    """The note of the SQL-prepared statement that `item` executes, if it is still the one that we prepared."""
-    name = item.executes
-    note = io.sql_prepared.get(name) if name is not None else None
-    if note is None:
-        return None
-    text = await probes.prepared_text(io, note.name)
-    if text is None or note.text not in text:
-        io.sql_prepared.pop(note.name, None)
-        return None
-    return note if isinstance(note, Note) else None
+    async def again(self, made: Made, io: SessionIO) -> BlockPlan | None:
+        return await prepared.again(made, io, self._whole)
 
+    async def noted(self, name: str, io: SessionIO) -> Made | None:
+        return await prepared.noted(name, io)
 
-async def _execute(item: Statement, note: Note, io: SessionIO) -> Unit | None:
-    node = item.node.query if item.treatment == "explain" else item.node
-    if not isinstance(node, ast.ExecuteStmt):
-        message = "EXECUTE of a query over protected data must stand by itself, or behind EXPLAIN"
-        raise refusals.shape(message, _NOT_KEPT, item.start)
-    if len(node.params or ()) != len(note.types):
-        return None
-    check_encoding(item.text, io.parameter_status(STRINGS), io.parameter_status(ENCODING))
-    unit: Unit = await in_parser(io, units.execution, node, note)
-    if item.treatment == "explain":
-        unit = units.explained(unit, explain_format(item.node), 1)
-    unit.text = item.text
-    return unit
+    async def _whole(self, sql: str, oids: Sequence[int], io: SessionIO) -> BlockPlan | None:
+        return await self._plan(sql, oids, io, True)
 
 
 async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner: Any = None) -> Described:
@@ -350,14 +328,6 @@ async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner:
         raise error.placed(place) from None
 
 
-async def _generated(io: SessionIO, sql: str) -> Described:
-    """Describe a text of our own: an error's position in it means nothing to the client."""
-    try:
-        return await io.describe(sql)
-    except FacadeError as error:
-        raise error.placed(None) from None
-
-
 def _simple(item: Statement) -> bool:
     """Whether a statement alone in its message is planned by what its text and the survey say, and nothing else."""
     kinds = ast.SelectStmt | ast.InsertStmt | ast.UpdateStmt | ast.DeleteStmt
@@ -370,7 +340,7 @@ def _reading(facts: Facts, io: SessionIO) -> tuple[str | None, str | None]:
 
 
 def _relevant(item: Statement, io: SessionIO) -> bool:
-    return bool(item.candidates) or item.executes in io.sql_prepared
+    return bool(item.candidates) or item.executes in io.prepared
 
 
 def _place(item: Statement) -> int:
@@ -392,12 +362,6 @@ def _called(texts: Iterable[str]) -> frozenset[str]:
 
 def _plain(text: str) -> Unit:
     return Unit(text=text, template=text)
-
-
-def _null_casts(types: Sequence[Any]) -> str:
-    """A query whose columns have the given types: describing it gives their OIDs."""
-    null = ast.A_Const(isnull=True)
-    return "SELECT " + ", ".join(sql_text(ast.TypeCast(arg=null, typeName=kind)) for kind in types)
 
 
 __all__ = ["Facts", "Names", "SqlRewriter"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..session.rewriting import BoundParams, Field, Refusal, SessionIO
 from .runner import run_unit
 from .splice import splice
-from .units import Unit, parameter_oids, raised
+from .units import Meaning, Unit, executed, parameter_oids, raised
 
 
 class BlockPlan:
@@ -25,7 +25,7 @@ class BlockPlan:
 
     @property
     def param_oids(self) -> Sequence[int]:
-        # COPY and EXECUTE take no parameters of the protocol.
+        # COPY takes no parameters of the protocol.
         return [] if self.literal else parameter_oids(self._units[0])
 
     @property
@@ -40,6 +40,23 @@ class BlockPlan:
     @property
     def literal(self) -> bool:
         return self._units[0].literal
+
+    @property
+    def executes(self) -> bool:
+        return self.only.execute is not None
+
+    @property
+    def arguments(self) -> Sequence[str | None]:
+        return [] if self.only.execute is None else self.only.execute.arguments
+
+    @property
+    def meaning(self) -> Meaning | None:
+        return self.only.meaning
+
+    @property
+    def only(self) -> Unit:
+        """The one statement of a Parse."""
+        return self._units[0]
 
     async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
         """Run every statement's blocks, in order. A refusal of a later statement ends the message there: the earlier
@@ -70,9 +87,6 @@ class BlockPlan:
 
 
 def _spliced(unit: Unit, documents: Sequence[str]) -> str:
-    values = list(documents)
-    if unit.execute is None or unit.explained is not None:
-        return splice(unit.template, dict(zip(unit.marks, values, strict=True)))
-    arguments = values.pop(0)
-    text = splice(unit.template, dict(zip(unit.marks, values, strict=True)))
-    return text.replace(unit.execute.arguments, arguments)
+    if unit.execute is not None and unit.explained is None:
+        return executed(unit.execute, documents)
+    return splice(unit.template, dict(zip(unit.marks, documents, strict=True)))

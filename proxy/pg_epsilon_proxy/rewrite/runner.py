@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..session.rewriting import BoundParams, Refusal, SessionIO
+from ..session.rewriting import BoundParams, Made, Refusal, SessionIO
 from ..session.spelled import in_ascii, is_plain
 from . import probes, refusals, workloads
 from .bars import with_bars
@@ -26,8 +26,7 @@ from .notices import (
 )
 from .rehearse import NEVER, NOTHING, rehearsal, rehearse
 from .splice import document, encode
-from .tree import sql_text
-from .units import Execution, Meaning, Unit
+from .units import Execution, Meaning, Unit, parameter_oids
 
 Explained = tuple[str, Mapping[str, Any]]
 # Arms, the request of one call for all of them, and the engine's plan of it.
@@ -53,14 +52,16 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     if unit.refused is not None:
         raise unit.refused.again()
     if unit.note is not None:
-        await _remember(unit, io)
-    if not unit.blocks or unit.note is not None:
+        await _remember(*unit.note, io)
+    if not unit.blocks:
         return []
+    if unit.execute is not None and bind is None and unit.explained is None:
+        unit.execute.held = await io.hold(unit.text, parameter_oids(unit))
     inputs = await (_inputs(unit, bind, io) if unit.execute is None else _evaluated(unit, unit.execute, io))
     if unit.explained is not None:
         return [await _explain(unit, inputs, io)]
-    if unit.keeps and not await _rehearsed(unit, inputs, io):
-        return [*await _arguments(unit, inputs, io), *(NEVER for _ in unit.blocks)]
+    if unit.keeps and not await _rehearsed(unit, io):
+        return [NEVER for _ in unit.blocks]
     requests = [await _request(block, inputs, io) if _asks(block) else None for block in unit.blocks]
     paid = [(block, request) for block, request in zip(unit.blocks, requests, strict=True) if _pays(block) and request]
     plans: dict[int, Mapping[str, Any]] = {}
@@ -76,27 +77,19 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     documents = [await _document(block, request, known.get(block.number), inputs, io) for block, request in pairs]
     _say_unread(unit.blocks, inputs.settings.values, io)
     io.count_undefined(undefined_text if _told(inputs.settings.values, io) else None)
-    return [*await _arguments(unit, inputs, io), *documents]
+    return documents
 
 
-async def _arguments(unit: Unit, inputs: Inputs, io: SessionIO) -> list[str]:
-    """Of an EXECUTE the argument list, as SQL constants: evaluated once, so the statement sees what the blocks saw."""
-    return [] if unit.execute is None else [await io.in_parser(arguments_text, inputs.constants)]
-
-
-async def _rehearsed(unit: Unit, inputs: Inputs, io: SessionIO) -> bool:
+async def _rehearsed(unit: Unit, io: SessionIO) -> bool:
     """Whether PostgreSQL is going to run the statement: asked before anything is paid."""
-    template = unit.template
-    for text in await _arguments(unit, inputs, io):
-        template = template.replace(unit.execute.arguments if unit.execute is not None else "", text)
-    asked = await io.in_parser(rehearsal, template, unit.marks, unit.types)
+    asked = await io.in_parser(rehearsal, unit.template, unit.marks, unit.types)
     return await rehearse(asked, io, alone=unit.alone)
 
 
-async def _remember(unit: Unit, io: SessionIO) -> None:
+async def _remember(name: str, made: Made, io: SessionIO) -> None:
     """Note a PREPARE, unless the name is taken: then the PREPARE is about to fail and the older statement stays."""
-    if unit.note is not None and await probes.prepared_text(io, unit.note.name) is None:
-        io.sql_prepared[unit.note.name] = unit.note
+    if await probes.prepared_text(io, name) is None:
+        io.prepared[name] = made
 
 
 async def _inputs(
@@ -137,7 +130,7 @@ async def _evaluated(unit: Unit, execute: Execution, io: SessionIO) -> Inputs:
     """EXECUTE's arguments, evaluated on the facade, in place of bound parameters."""
     texts = [] if execute.evaluate is None else probes.scalars(await io.fetch(execute.evaluate))
     inputs = await _inputs(unit, None, io, dict(enumerate(texts, 1)))
-    inputs.params = texts
+    inputs.params = execute.arguments = texts
     return inputs
 
 
@@ -321,8 +314,3 @@ def _explained(block: Block, requests: Mapping[int, Any], plans: Mapping[int, Ma
     request = requests[block.number]
     dry = {"charge": "nothing"} if isinstance(block, CallBlock) and block.free else {}
     return call_text(request), {**answered_from(request), **plans[block.number], **dry}
-
-
-def arguments_text(constants: Mapping[int, Any]) -> str:
-    """An EXECUTE's argument list as SQL constants, in order."""
-    return ", ".join(sql_text(constants[number]) for number in sorted(constants))

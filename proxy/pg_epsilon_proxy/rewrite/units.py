@@ -9,13 +9,13 @@ from typing import Any
 
 from pg_epsilon.query.parse import ast
 
-from ..session.rewriting import JSONB_OID, Described, Field, Refusal
+from ..session.refusals import literal
+from ..session.rewriting import JSONB_OID, Described, Field, Made, Refusal
 from . import refusals
-from .blocks import Block, Compiled, QueryBlock
+from .blocks import Block, Compiled
 from .explain import COLUMN, FORMATS
 from .names import Names, Relation, RelationName
 from .probes import Settings, as_arrays, as_json
-from .rehearse import keeps
 from .scope import Candidates
 from .splice import fill, with_parameters
 from .tree import expression_text, quote_identifier, quote_literal, statement, statement_text
@@ -30,7 +30,8 @@ class Unit:
 
     text: with $n documents; template: with marks in their place; marks: in the order in which documents come.
     shown: what EXPLAIN prints as the outer statement; oids, types: of the client's parameters; explained: EXPLAIN's
-    format, if it is one; note: what SQL PREPARE leaves behind; execute: what an EXECUTE needs; refusal: what it raises.
+    format, if it is one; note: the name that PREPARE takes, and for what; execute: of an EXECUTE, whose other fields
+    are those of the statement that it runs; refusal: what it raises.
     meaning: what must still hold when it runs. settings: the session's, if it was planned to run at once, once.
     refused: what a run is answered, though it may be described. keeps: see rehearse.py; alone: in its message.
     guarded: see blocks.Compiled.
@@ -46,7 +47,7 @@ class Unit:
     fields: Sequence[Field] | None = None
     literal: bool = False
     explained: str | None = None
-    note: Note | None = None
+    note: tuple[str, Made] | None = None
     execute: Execution | None = None
     refusal: Refusal | None = None
     meaning: Meaning | None = None
@@ -77,30 +78,13 @@ class Meaning:
 
 
 @dataclass
-class Note:
-    """What SQL PREPARE leaves in the session: text is compared with pg_prepared_statements before it is believed.
-
-    body: the rewritten statement inside it.
-    """
-
-    name: str
-    text: str
-    body: str
-    blocks: list[Block]
-    oids: list[int]
-    types: list[str]
-    meaning: Meaning | None = None
-    keeps: bool = False
-    guarded: bool = False
-
-
-@dataclass
 class Execution:
-    """An EXECUTE of a noted statement. arguments: the list's mark; evaluate: one query for all of them."""
+    """How a prepared statement is executed by SQL. evaluate: one query for all arguments, which are then kept as text;
+    held: the rewritten statement's name, of a simple Query."""
 
-    note: Note
-    arguments: str
-    evaluate: str | None
+    evaluate: str | None = None
+    arguments: list[str | None] = field(default_factory=list)
+    held: str = ""
 
 
 def mark() -> str:
@@ -155,52 +139,34 @@ def explained(outer: Unit, form: str, number: int) -> Unit:
         oids=outer.oids,
         types=outer.types,
         explained=form,
-        shown=outer.text if outer.execute is None else outer.execute.note.body,
+        shown=outer.text,
         literal=outer.literal,
-        execute=outer.execute,
         meaning=outer.meaning,
         guarded=outer.guarded,
     )
 
 
-def prepared(node: Any, body: Unit, types: Sequence[str]) -> Unit:
-    """PREPARE p(t1, ..., jsonb, ...) AS the rewritten statement; its blocks run at EXECUTE."""
-    declared = ", ".join([*types, *("pg_catalog.jsonb" for _ in body.blocks)])
-    text = f"PREPARE {quote_identifier(node.name)}({declared}) AS {body.text}"
-    # An error's position is shown in the text of the EXECUTE, which has none of this.
-    blocks = [replace(block, source=None) if isinstance(block, QueryBlock) else block for block in body.blocks]
-    note = Note(
-        node.name, text, body.text, blocks, body.oids, list(types), body.meaning, keeps(node.query), body.guarded
-    )
-    return Unit(text=text, template=text, note=note)
+def prepared(name: str, text: str, body: Unit) -> Unit:
+    """PREPARE: the facade keeps the client's own text, whose blocks are found again at every EXECUTE or Bind."""
+    return Unit(text=text, template=text, note=(name, Made(text, by_sql=True, meaning=body.meaning)))
 
 
-def execution(node: Any, note: Note) -> Unit:
-    """EXECUTE p(arguments, documents): arguments are evaluated once, first, and sent as constants."""
-    evaluate = None
-    if note.types:
-        casts = [
-            ast.TypeCast(arg=argument, typeName=statement(f"SELECT NULL::{kind}").targetList[0].val.typeName)
-            for argument, kind in zip(node.params, note.types, strict=True)
-        ]
-        pairs = zip(casts, note.types, strict=True)
-        evaluate = as_arrays([as_json(expression_text(cast), kind) for cast, kind in pairs])
-    arguments, marks = mark(), [mark() for _ in note.blocks]
-    documents = ", ".join(f"'{word}'::pg_catalog.jsonb" for word in marks)
-    template = f"EXECUTE {quote_identifier(note.name)}({f'{arguments}, ' if note.types else ''}{documents})"
-    return Unit(
-        text=statement_text(node),
-        template=template,
-        marks=marks,
-        blocks=note.blocks,
-        oids=note.oids,
-        types=note.types,
-        literal=True,
-        execute=Execution(note, arguments, evaluate),
-        meaning=note.meaning,
-        keeps=note.keeps,
-        guarded=note.guarded,
-    )
+def execution(body: Unit, arguments: Sequence[Any]) -> Unit:
+    """An EXECUTE with these argument nodes: they are evaluated once, first, as PostgreSQL does it."""
+    if not body.types:
+        return replace(body, execute=Execution())
+    casts = [
+        ast.TypeCast(arg=argument, typeName=statement(f"SELECT NULL::{kind}").targetList[0].val.typeName)
+        for argument, kind in zip(arguments, body.types, strict=True)
+    ]
+    pairs = zip(casts, body.types, strict=True)
+    return replace(body, execute=Execution(as_arrays([as_json(expression_text(cast), kind) for cast, kind in pairs])))
+
+
+def executed(execution: Execution, documents: Sequence[str]) -> str:
+    """The EXECUTE of what is held, with arguments and documents as literals."""
+    values = [*map(literal, execution.arguments), *(f"$pge${document}$pge$" for document in documents)]
+    return f"EXECUTE {execution.held}({', '.join(values)})"
 
 
 def refused(text: str, described: Described, refusal: Refusal) -> Unit:

@@ -12,7 +12,6 @@ from pg_epsilon_proxy.session.pending import (
     expect_describe,
     expect_error,
     expect_execute,
-    expect_sync,
 )
 from pg_epsilon_proxy.session.portals import NO_PORTAL, missing
 from pg_epsilon_proxy.session.refusals import raise_statement
@@ -183,7 +182,7 @@ class Session:
 
         def settled(ok: bool) -> None:
             if ok:
-                self.operations.statements.closed(kind, name)
+                self.operations.closed(kind, name)
 
         return self._link.send(raw, expect_close(None, settled))
 
@@ -193,8 +192,7 @@ class Session:
         return self._link.send(raw, expect_execute())
 
     async def _sync(self, raw: bytes) -> None:
-        self.operations.unnamed.sent(ord("S"))
-        self._link.send(raw, expect_sync())
+        self.operations.sync(raw)
 
     async def _flush(self, raw: bytes) -> None:
         """Many in a row ask for no more than one. A malformed one is PostgreSQL's to refuse."""

@@ -15,6 +15,7 @@ from pg_epsilon_proxy.session.rewriting import (
     Described,
     FacadeError,
     Last,
+    Made,
     Probe,
     Rewriter,
 )
@@ -46,7 +47,7 @@ class BrainIO:
         self._begun = begun
         self.analyst = context.analyst
         self.upstream = context.upstream
-        self.sql_prepared: dict[str, Any] = {}
+        self.prepared: dict[str, Made] = {}
         self.last = Last()
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
@@ -71,6 +72,12 @@ class BrainIO:
             answer if probe.params is None else read(probe.sql, answer)
             for probe, answer in zip(probes, answers, strict=True)
         ]
+
+    async def hold(self, sql: str, param_oids: Sequence[int]) -> str:
+        try:
+            return (await self._context.link.hold(sql, param_oids)).decode("ascii")
+        except FacadeError as error:
+            raise error.placed(None) from None
 
     def _plain(self) -> bool:
         """As the facade last said; an answer that is spelled is right in any encoding."""

@@ -100,6 +100,7 @@ class FacadeLink:
         self._unsent: list[bytes] = []
         self._count = 0
         self._stale: set[bytes] = set()
+        self._held: set[bytes] = set()
 
     @property
     def encoding(self) -> str:
@@ -241,6 +242,41 @@ class FacadeLink:
         self._send_close(collector, name)
         await self._wait(collector)
 
+    async def hold(self, sql: str, param_oids: Sequence[int], beside: bytes | None = None) -> bytes:
+        """Prepare `sql` under a reserved name until `release`. beside: a statement of the client's that is looked at
+        too, which locks what it reads: its types stay what they are until the transaction ends. A fetch must follow
+        (see stop_timer)."""
+        self._begin()
+        collector, name = Collector(self), self.reserved_name()
+        self._held.add(name)
+        parsed = expect_parse(collector.sink, None if beside is not None else collector.finish)
+        self.send(messages.parse(name, sql.encode(self.encoding), param_oids), parsed)
+        if beside is not None:
+            described = expect_describe(collector.sink)
+            described.settled = collector.finish
+            self.send(messages.describe(b"S", beside), described)
+        await self._wait(collector)
+        return name
+
+    def release(self, *, at_once: bool = True) -> None:
+        """Close what is held, which no list of prepared statements shall show; what runs or is bound goes on."""
+        if not self._held:
+            return
+        for name in self._held:
+            self._stale.add(name)  # until it is answered: the facade may be skipping to Sync
+            self._close_unseen(name)
+        self._held.clear()
+        if at_once:
+            self._unsent.append(messages.FLUSH)
+            self.flush()
+
+    def _close_unseen(self, name: bytes) -> None:
+        def settled(ok: bool) -> None:
+            if ok:
+                self._stale.discard(name)
+
+        self.send(messages.close(b"S", name), expect_close(_errors_only, settled))
+
     async def check_statement(self, statement: bytes) -> tuple[int, ...]:
         """Parameter OIDs of the client's own prepared statement, or PostgreSQL's error that it does not exist."""
         self._begin()
@@ -340,3 +376,7 @@ class FacadeLink:
 
 def _is_fatal(raw: bytes) -> bool:
     return messages.read_fields(raw).get("V", b"") in (b"FATAL", b"PANIC")
+
+
+def _errors_only(piece: Piece) -> bytes:
+    return piece.data if piece.kind in b"EN" else b""

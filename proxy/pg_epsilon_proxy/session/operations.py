@@ -7,30 +7,23 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from pg_epsilon_proxy.session.binding import Binding
 from pg_epsilon_proxy.session.context import BrainIO, SessionContext
 from pg_epsilon_proxy.session.facade_link import RESERVED
 from pg_epsilon_proxy.session.pending import (
     Sink,
     expect_bind,
-    expect_close,
     expect_parse,
     expect_query,
     expect_sync,
 )
 from pg_epsilon_proxy.session.portals import UnnamedPortal
-from pg_epsilon_proxy.session.prepared import (
-    PREPARED_TEXT,
-    by_sql_only,
-    holds_documents,
-    without_documents,
-    wrong_count,
-)
 from pg_epsilon_proxy.session.refusals import nonce_statement, placed, raise_statement
 from pg_epsilon_proxy.session.rewriting import (
     BoundParams,
     FacadeError,
+    Made,
     Plan,
-    PreparedNote,
     Refusal,
 )
 from pg_epsilon_proxy.session.savepoints import leading
@@ -53,6 +46,8 @@ class Operations:
         self.io = BrainIO(context, lambda: self.begun)
         self.statements = Statements()
         self.unnamed = UnnamedPortal()
+        self.binding = Binding(self)
+        self.turn = 0  # counts what the client ends a transaction with, if none is open: Sync and Query
         self.busy = False
         self.begun = False  # a Bind or Execute of the client's was sent after its last Sync
         self._running: asyncio.Task[Any] | None = None
@@ -87,7 +82,7 @@ class Operations:
             await self._planned_query(raw, text, sql)
         except FacadeError as error:
             self._context.write(error.raw)
-            self._link.send(messages.SYNC, expect_sync())
+            self.sync(messages.SYNC)
         except Refusal as refusal:
             statement, sink = raise_statement(refusal, lambda: self._link.encoding)
             self._send_query(messages.query(statement), sink)
@@ -133,7 +128,7 @@ class Operations:
             else:
                 await link.stop_timer()
             return self._forward_query(raw)
-        documents = await self._run(plan, None)
+        documents = await self.run(plan, None)
         rewritten = messages.query(plan.splice_simple(documents).encode(link.encoding))
         await link.stop_timer()
 
@@ -160,132 +155,39 @@ class Operations:
                     "42602", "prepared statement names that begin with _pge_ are reserved", None, "Rename it."
                 )
             plan = await self._plan(parse.query, sql, parse.param_oids, extended=True)
-            self._end_probes()
+            self.end_probes()
             if plan is None:
                 return self._forward_parse(raw, parse.name)
-            self._send_planned(raw, parse, plan)
+            self._send_planned(raw, parse, sql, plan)
         except FacadeError as error:
             self._context.write(error.raw)
             self.statements.parsed(parse.name, None, False)
         except Refusal as refusal:
-            self._refuse_now(refusal, parse.name)
+            self.refuse_now(refusal, parse.name)
         finally:
             self.busy = False
 
-    def _send_planned(self, raw: bytes, parse: messages.ParseMessage, plan: Plan) -> None:
-        statement = Statement(parse.name, plan)
+    def _send_planned(self, raw: bytes, parse: messages.ParseMessage, sql: str, plan: Plan) -> None:
+        """The facade keeps the client's own text; what is rewritten is parsed at each Bind."""
+        made = Made(sql, tuple(parse.param_oids), False, plan.meaning)
+        statement = Statement(parse.name, plan, made, self.turn)
         self.statements.planning += 1
 
         def settled(ok: bool) -> None:
             self.statements.parsed(parse.name, statement, ok)
+            if ok and parse.name:
+                self.statements.keep(self.io.prepared, parse.name.decode(self._link.encoding, "replace"), made)
 
-        if plan.literal:
-            data = raw
-        else:
-            data = messages.parse(parse.name, plan.text.encode(self._link.encoding), plan.param_oids)
-        self._link.send(data, expect_parse(None, settled))
+        self._link.send(raw, expect_parse(None, settled))
 
     async def bind(self, raw: bytes) -> None:
-        try:
-            portal, name = messages.read_bind_names(raw)
-        except WireError:
-            return self._link.send(raw, expect_bind())
-        if not self.statements.planning and name not in self.statements.by_name:
-            note = self._noted(name)
-            return self._forward_bind(raw, portal) if note is None else await self._noted_bind(raw, name, note)
-        ready = await self._link.drain()
-        statement = self.statements.by_name.get(name)
-        if not ready or statement is None:
-            return self._forward_bind(raw, portal)
-        try:
-            bind = messages.read_bind(raw)
-        except WireError:
-            return self._forward_bind(raw, portal)
-        self.busy = True
-        try:
-            await self._planned_bind(raw, bind, statement)
-        except FacadeError as error:
-            self._context.write(error.raw)
-        except Refusal as refusal:
-            self._refuse_now(refusal, self._link.reserved_name())
-        finally:
-            self.busy = False
+        await self.binding.bind(raw)
 
-    async def _planned_bind(self, raw: bytes, bind: messages.BindMessage, statement: Statement) -> None:
-        plan, link = statement.plan, self._link
-        if len(bind.values) == statement.params and len(bind.formats) not in (0, 1, statement.params):
-            return self._forward_bind(raw, bind.portal)  # PostgreSQL refuses it, by the number of formats
-        # Whatever would fail at this Bind must fail before the charge.
-        if link.pending.status == b"E":
-            await link.fetch("select")
-        if statement.unsure:
-            found = await link.check_statement(statement.name)
-            statement.unsure = False
-            if not plan.literal and found != tuple(plan.param_oids):
-                del self.statements.by_name[statement.name]
-                return self._forward_bind(raw, bind.portal)
-        if len(bind.values) != statement.params:
-            raise wrong_count(statement.name.decode(link.encoding, "replace"), len(bind.values), statement.params)
-        if bind.portal:
-            await link.check_portal_name(bind.portal)
-        documents = await self._run(plan, BoundParams(bind.formats, bind.values))
-        if plan.literal:
-            return self._bind_literal(bind, statement, documents)
-        formats = bind.formats
-        if len(formats) == 1:
-            formats = formats * len(bind.values)
-        if formats:
-            formats += (0,) * len(documents)
-        values = bind.values + tuple(document.encode("ascii") for document in documents)
-        data = messages.bind(bind.portal, bind.statement, formats, values, bind.result_formats)
-        return self._forward_bind(data, bind.portal, statement)
+    def describe_sink(self, kind: int, name: bytes) -> Sink | None:
+        """What the client sees of a portal's description; a statement on the facade is the client's own."""
+        return None if kind == ord("S") else self.statements.portal_sink(name)
 
-    def _bind_literal(self, bind: messages.BindMessage, statement: Statement, documents: list[str]) -> None:
-        """COPY and PREPARE take no parameters: their text is parsed at Bind with the documents in it."""
-        link, name = self._link, self._link.reserved_name()
-        text = statement.plan.splice_simple(documents).encode(link.encoding)
-        link.send(messages.parse(name, text), expect_parse(errors_only))
-        data = messages.bind(bind.portal, name, (), (), bind.result_formats)
-        self._forward_bind(data, bind.portal, statement)
-        link.send(messages.close(b"S", name), expect_close(errors_only))
-
-    async def _noted_bind(self, raw: bytes, name: bytes, note: PreparedNote) -> None:
-        """Bind to what SQL PREPARE made: only EXECUTE runs the blocks, and nobody is told of our parameters in it."""
-        portal, link = messages.read_bind_names(raw)[0], self._link
-        if not await link.drain():
-            return self._forward_bind(raw, portal)
-        self.busy = True
-        try:
-            if not holds_documents(await link.check_statement(name), note):
-                return self._forward_bind(raw, portal)
-            rows = await link.fetch(PREPARED_TEXT, [name.decode(link.encoding)])
-            if not any(note.text in (text or "") for (text,) in rows):
-                return self._forward_bind(raw, portal)  # another statement has taken the name
-            supplied = len(messages.read_bind(raw).values)
-            if supplied != len(note.types):
-                raise wrong_count(name.decode(link.encoding, "replace"), supplied, len(note.types))
-            raise by_sql_only()
-        except FacadeError as error:
-            self._context.write(error.raw)
-        except Refusal as refusal:
-            self._refuse_now(refusal, link.reserved_name())
-        except WireError:
-            self._forward_bind(raw, portal)
-        finally:
-            self.busy = False
-
-    def _noted(self, name: bytes) -> PreparedNote | None:
-        notes: dict[str, PreparedNote] = self.io.sql_prepared
-        return notes.get(name.decode(self._link.encoding, "replace")) if notes else None
-
-    def describe_sink(self, kind: int, name: bytes) -> Sink:
-        """What the client sees of a statement's or portal's description."""
-        if kind != ord("S"):
-            return self.statements.portal_sink(name)
-        note = None if name in self.statements.by_name else self._noted(name)
-        return self.statements.statement_sink(name) if note is None else without_documents(note)
-
-    def _end_probes(self) -> None:
+    def end_probes(self) -> None:
         """At a Parse probes must not be seen: behind them a DISCARD ALL would be in a pipeline.
 
         A Sync is unseen too as long as the client has bound nothing: what it parsed stays. At a Bind the transaction
@@ -307,11 +209,26 @@ class Operations:
             raise Refusal("DP003", message, None, "SET client_encoding = 'UTF8'.")
         return plan
 
-    async def _run(self, plan: Plan, bind: BoundParams | None) -> list[str]:
+    async def run(self, plan: Plan, bind: BoundParams | None) -> list[str]:
         await self._link.stop_timer()
         documents = await self._guarded(plan.run(bind, self.io))
         self._raise_kept_error()
         return documents
+
+    async def again(self, made: Made) -> Plan | None:
+        """Plan a prepared statement again."""
+        plan = await self._guarded(self._context.rewriter().again(made, self.io))
+        self._raise_kept_error()
+        return plan
+
+    async def noted(self, name: str) -> Made | None:
+        found = await self._guarded(self._context.rewriter().noted(name, self.io))
+        self._raise_kept_error()
+        return found
+
+    def show(self, error: FacadeError) -> None:
+        """An error of the facade's to a probe, where the client waits for an answer."""
+        self._context.write(error.raw)
 
     def _raise_kept_error(self) -> None:
         """A probe failed though the brain went on: the facade skips to Sync, so the client must get that error."""
@@ -357,20 +274,33 @@ class Operations:
             sql = text.decode(self._link.encoding)
         except UnicodeDecodeError:
             return None  # PostgreSQL answers 22021
-        if self.io.sql_prepared and "execute" in sql.lower():
+        if self.io.prepared and "execute" in sql.lower():
             return sql
         return sql if self._context.rewriter().mentions(sql) else None
 
     def _forward_query(self, raw: bytes) -> None:
         self._send_query(raw, None)
 
-    def _send_query(self, data: bytes, sink: Sink | None) -> None:
-        self.unnamed.sent(ord("Q"))
-        self._link.send(data, expect_query(sink, self._unnamed_dropped))
+    def closed(self, kind: int, name: bytes) -> None:
+        self.statements.closed(kind, name)
+        if kind == ord("S"):
+            self.io.prepared.pop(name.decode(self._link.encoding, "replace"), None)
 
-    def _unnamed_dropped(self, ok: bool) -> None:
+    def sync(self, raw: bytes) -> None:
+        self.turn += 1
+        self.unnamed.sent(ord("S"))
+        self._link.send(raw, expect_sync())
+        self._link.release()
+
+    def _send_query(self, data: bytes, sink: Sink | None) -> None:
+        self.turn += 1
+        self.unnamed.sent(ord("Q"))
+        self._link.send(data, expect_query(sink, self._query_ended))
+
+    def _query_ended(self, ok: bool) -> None:
         self.statements.by_name.pop(b"", None)
         self.unnamed.settled(False)
+        self._link.release()
 
     async def no_portal(self, portal: bytes) -> bool:
         """True: the facade must not be asked for this portal (portals.py)."""
@@ -381,7 +311,7 @@ class Operations:
     def _forward_parse(self, raw: bytes, name: bytes) -> None:
         self._link.send(raw, expect_parse(None, lambda ok: self.statements.parsed(name, None, ok)))
 
-    def _forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
+    def forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
         def settled(ok: bool) -> None:
             self.statements.bound(portal, statement, ok)
             if ok and not portal:
@@ -390,15 +320,11 @@ class Operations:
         self.unnamed.sent(ord("B"), portal)
         self._link.send(data, expect_bind(None, settled))
 
-    def _refuse_now(self, refusal: Refusal, name: bytes) -> None:
+    def refuse_now(self, refusal: Refusal, name: bytes) -> None:
         """An error in the place of a Parse or Bind: the facade then skips to the client's own Sync."""
         text, sink = nonce_statement(refusal, lambda: self._link.encoding)
         settled = None if name.startswith(RESERVED) else (lambda ok: self.statements.parsed(name, None, ok))
         self._link.send(messages.parse(name, text), expect_parse(sink, settled))
-
-
-def errors_only(piece: Piece) -> bytes:
-    return piece.data if piece.kind in b"EN" else b""
 
 
 def _being_cancelled() -> bool:

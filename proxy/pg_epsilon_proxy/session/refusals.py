@@ -28,6 +28,12 @@ def error_of(refusal: Refusal, encoding: str) -> bytes:
     )
 
 
+def wrong_count(name: str, supplied: int, required: int) -> Refusal:
+    """PostgreSQL's own words."""
+    text = f'bind message supplies {supplied} parameters, but prepared statement "{name}" requires {required}'
+    return Refusal("08P01", text)
+
+
 def nonce_statement(refusal: Refusal, encoding: Callable[[], str]) -> tuple[bytes, Sink]:
     """A text that fails at Parse, and the sink that puts our error in that failure's place; any other error passes."""
     nonce = b"dp_" + secrets.token_hex(12).encode()

@@ -154,18 +154,19 @@ class Last:
         self.answer = self.release = None
 
 
-class PreparedNote(Protocol):
-    """What the brain keeps of a SQL `PREPARE` over DP blocks; its own parameters, jsonb, stand behind the client's."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A statement with DP blocks that the client has prepared: what it takes to plan it again, each time it runs.
 
-    @property
-    def types(self) -> Sequence[str]:
-        """The client's parameters."""
-        ...
+    text: the client's own, a part of what the facade keeps under the name; oids: of the parameters, as a Parse named
+    them; by_sql: the text is a PREPARE, and what it prepares is meant; meaning: the brain's note of what names and
+    constants meant then.
+    """
 
-    @property
-    def text(self) -> str:
-        """A part of the PREPARE as the facade keeps it, which no other statement has."""
-        ...
+    text: str
+    oids: tuple[int, ...] = ()
+    by_sql: bool = False
+    meaning: Any = None
 
 
 class SessionIO(Protocol):
@@ -174,8 +175,8 @@ class SessionIO(Protocol):
     analyst: str
     """The authenticated role name."""
     upstream: AnalystUpstream
-    sql_prepared: dict[str, Any]
-    """Names prepared by SQL `PREPARE` over DP blocks: the brain's own notes (PreparedNotes), cleared by DISCARD ALL."""
+    prepared: dict[str, Made]
+    """What was prepared under a name, by Parse or PREPARE; believed only while the facade keeps the same text."""
     last: Last
 
     async def describe(self, sql: str, param_oids: Sequence[int] = ()) -> Described:
@@ -194,6 +195,13 @@ class SessionIO(Protocol):
 
     async def in_parser(self, function: Callable[..., T], *args: Any) -> T:
         """Run a pure function on a parser thread (512 MB of stack): every pglast call and tree walk goes here."""
+        ...
+
+    async def hold(self, sql: str, param_oids: Sequence[int]) -> str:
+        """Prepare a rewritten statement on the facade, until the client's message is answered; its name in SQL.
+
+        A fetch must follow. Raises FacadeError.
+        """
         ...
 
     def parameter_status(self, name: str) -> str | None:
@@ -257,6 +265,21 @@ class Plan(Protocol):
         """After run, several statements: the refusal that `splice_simple`'s text ends with, if it ends with one."""
         ...
 
+    @property
+    def executes(self) -> bool:
+        """An EXECUTE: the parameters of `text` are its arguments, of which the client binds none."""
+        ...
+
+    @property
+    def arguments(self) -> Sequence[str | None]:
+        """After run, of an EXECUTE: its arguments, as text."""
+        ...
+
+    @property
+    def meaning(self) -> Any:
+        """For `Made`."""
+        ...
+
     async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
         """Run the blocks (this charges): one ASCII jsonb document per block. May raise Refusal, FacadeError."""
         ...
@@ -278,4 +301,12 @@ class Rewriter(Protocol):
 
         sql: the simple Query's whole text, or the Parse's text; param_oids: those that the Parse named.
         """
+        ...
+
+    async def again(self, made: Made, io: SessionIO) -> Plan | None:
+        """The plan of a prepared statement as names and types are now. None: nothing in it is ours any more."""
+        ...
+
+    async def noted(self, name: str, io: SessionIO) -> Made | None:
+        """What was prepared under `name`, if the facade still keeps that."""
         ...

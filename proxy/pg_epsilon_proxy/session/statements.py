@@ -5,25 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pg_epsilon_proxy.session.pending import Sink
-from pg_epsilon_proxy.session.rewriting import Plan
+from pg_epsilon_proxy.session.rewriting import Made, Plan
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece
 
-PARAMETERS, COLUMNS = b"tT"
+COLUMNS = ord("T")
+MAX_NOTED = 4_096
 
 
 @dataclass(slots=True, eq=False)
 class Statement:
-    """unsure: SQL (DEALLOCATE, DISCARD) may have removed it; asked of the facade before anything is charged."""
+    """made: to plan it again, where the client's `turn` is another than that in which `plan` was made.
+
+    unsure: SQL (DEALLOCATE, DISCARD) may have removed it; asked of the facade before anything is charged.
+    """
 
     name: bytes
     plan: Plan
+    made: Made
+    turn: int
     unsure: bool = False
 
     @property
     def params(self) -> int:
-        """Number of the client's own parameters."""
-        return len(self.plan.param_oids) - self.plan.hidden
+        """Number of the parameters that a Bind must have."""
+        return 0 if self.plan.executes else len(self.plan.param_oids) - self.plan.hidden
 
 
 @dataclass(slots=True)
@@ -56,23 +62,22 @@ class Statements:
         for statement in self.by_name.values():
             statement.unsure = True
 
-    def statement_sink(self, name: bytes) -> Sink:
-        """Describe of a statement: looked up when the answer comes, because its Parse may still be under way."""
-        return lambda piece: edit_description(piece, self.by_name.get(name))
+    def keep(self, prepared: dict[str, Made], name: str, made: Made) -> None:
+        """Note what was prepared under a name, the oldest last: names that SQL has dropped are still here."""
+        prepared.pop(name, None)
+        prepared[name] = made
+        while len(prepared) > MAX_NOTED:
+            del prepared[next(iter(prepared))]
 
     def portal_sink(self, portal: bytes) -> Sink:
+        """Looked up when the answer comes, because its Bind may still be under way."""
         return lambda piece: edit_description(piece, self.portals.get(portal))
 
 
 def edit_description(piece: Piece, statement: Statement | None) -> bytes:
-    if statement is None:
-        return piece.data
-    if piece.kind == PARAMETERS and statement.plan.hidden and not statement.plan.literal:
-        oids = messages.read_parameter_description(piece.data)
-        return messages.parameter_description(oids[: len(oids) - statement.plan.hidden])
-    if piece.kind == COLUMNS:
-        return original_columns(piece.data, statement.plan)
-    return piece.data
+    """What the client sees of the description of a portal of `statement`."""
+    shown = statement is not None and piece.kind == COLUMNS
+    return original_columns(piece.data, statement.plan) if statement is not None and shown else piece.data
 
 
 def original_columns(raw: bytes, plan: Plan) -> bytes:

@@ -10,7 +10,7 @@ from rewrite_pairs import NAMES, RESOLVED, TYPES
 
 from pg_epsilon_proxy.rewrite import probes
 from pg_epsilon_proxy.rewrite.names import BUILTIN_AGGREGATES
-from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Last, Probe, Refusal
+from pg_epsilon_proxy.session.rewriting import BoundParams, Described, FacadeError, Field, Last, Made, Probe, Refusal
 from pg_epsilon_proxy.wire.messages import fields_message
 
 INT4, INT8, TEXT = 23, 20, 25
@@ -91,7 +91,7 @@ class FakeIO:
     def __init__(self) -> None:
         self.analyst = "alice"
         self.upstream = FakeUpstream()
-        self.sql_prepared: dict[str, Any] = {}
+        self.prepared: dict[str, Made] = {}
         self.last = Last()
         self.status: dict[str, str] = {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
         self.settings: dict[str, Any] = {"TimeZone": "UTC", "dp.epsilon": "0.1", "application_name": "psql"}
@@ -100,7 +100,8 @@ class FakeIO:
         self.open_block = False
         self.shadowed: set[str] = set()
         self.parameters: tuple[int, ...] = ()
-        self.prepared: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self.held: list[tuple[str, tuple[int, ...]]] = []
         self.values = "[]"
         self.request: dict[str, Any] = {"from": {"schema": "public", "name": "adult"}, "aggregates": [1]}
         self.failing: dict[str, str] = {}
@@ -177,7 +178,11 @@ class FakeIO:
         return [[json.dumps(self.settings), self.timeout, self.path, self.division]]
 
     def _prepared(self, params: Sequence[str]) -> list[list[str | None]]:
-        return [[self.prepared[params[0]]]] if params[0] in self.prepared else []
+        return [[self.texts[params[0]]]] if params[0] in self.texts else []
+
+    async def hold(self, sql: str, param_oids: Sequence[int]) -> str:
+        self.held.append((sql, tuple(param_oids)))
+        return f"_pge_{len(self.held)}"
 
     async def in_parser(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)

@@ -8,11 +8,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rewrite_fake import INT4, NAMES, FakeIO
+from rewrite_fake import INT4, INT8, NAMES, FakeIO
 
 from pg_epsilon_proxy.rewrite.driver import MAX_DEPTH, MAX_STATEMENT, SqlRewriter
 from pg_epsilon_proxy.rewrite.plans import BlockPlan
-from pg_epsilon_proxy.session.rewriting import JSONB_OID, BoundParams, FacadeError, Plan, Refusal, Rewriter
+from pg_epsilon_proxy.session.rewriting import JSONB_OID, BoundParams, FacadeError, Made, Plan, Refusal, Rewriter
 from pg_epsilon_proxy.wire import messages
 
 BRAIN = SqlRewriter(NAMES)
@@ -433,16 +433,15 @@ async def test_copy_takes_no_parameters_so_its_documents_are_literals() -> None:
     )
 
 
+PREPARED = 'PREPARE "P p"(integer) AS SELECT count(*) FROM adult WHERE age > $1'
+REWRITTEN = "SELECT b1.c1 AS count FROM (SELECT c1 FROM pg_catalog.jsonb_to_recordset($2) AS t(c1 bigint)) AS b1"
+
+
 async def _prepare(io: FakeIO) -> None:
     io.parameters = (INT4,)
-    text = await answered(io, 'PREPARE "P p"(integer) AS SELECT count(*) FROM adult WHERE age > $1')
-    io.prepared["P p"] = text
-    assert text == (
-        'PREPARE "P p"(integer, pg_catalog.jsonb) AS SELECT b1.c1 AS count FROM (SELECT c1 FROM '
-        "pg_catalog.jsonb_to_recordset($2) AS t(c1 bigint)) AS b1"
-    )
+    assert await answered(io, PREPARED) == PREPARED, "the facade keeps the client's own text"
+    io.texts["P p"] = PREPARED
     assert io.upstream.requests == []
-    io.parameters = ()
 
 
 async def test_sql_prepare_and_execute() -> None:
@@ -450,28 +449,85 @@ async def test_sql_prepare_and_execute() -> None:
     await _prepare(io)
     io.values = "[42]"
     text = await answered(io, 'EXECUTE "P p"(40 + 2)')
-    document = '$pge$[{"c1": "7"}]$pge$::pg_catalog.jsonb'
-    assert text == f"""EXECUTE "P p"(CAST('42' AS integer), {document})"""
+    assert text == """EXECUTE _pge_1(E'42', $pge$[{"c1": "7"}]$pge$)"""
+    assert io.held == [(REWRITTEN, (INT4, JSONB_OID))]
     assert "SELECT pg_catalog.jsonb_build_array(CAST(40 + 2 AS integer))::pg_catalog.text" in io.fetched
     assert io.upstream.requests[0]["where"] == "age > CAST('42' AS integer)"
-    plan = await planned(io, 'EXECUTE "P p"(1)', extended=True)
-    assert plan.literal and plan.text == 'EXECUTE "P p"(1)'
-    assert (list(plan.param_oids), plan.hidden) == ([], 0)
+
+
+async def test_an_execute_of_the_extended_protocol_binds_what_it_executes() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.values = "[42]"
+    plan = await planned(io, 'EXECUTE "P p"(42)', extended=True)
+    assert (plan.text, list(plan.param_oids)) == (REWRITTEN, [INT4, JSONB_OID])
+    assert (plan.executes, plan.literal, plan.hidden) == (True, False, 1)
+    assert await plan.run(BoundParams((), ()), io) == ['[{"c1": "7"}]']
+    assert plan.arguments == ["42"] and io.held == []
+
+
+async def test_a_statement_by_parse_is_executed_by_sql_and_one_by_sql_is_bound() -> None:
+    io = FakeIO()
+    io.parameters, io.values = (INT4,), "[41]"
+    sql = "SELECT count(*) FROM adult WHERE age > $1"
+    first = await planned(io, sql, extended=True)
+    io.prepared["p"], io.texts["p"] = Made(sql, (0,), False, first.meaning), sql
+    await _prepare(io)
+    io.parameters = (INT4,)
+    assert "_pge_1(E'41'" in await answered(io, "EXECUTE p(41)")
+    made = await BRAIN.noted("P p", io)
+    assert made is not None and made.by_sql
+    plan = await BRAIN.again(made, io)
+    assert plan is not None and (plan.text, plan.executes) == (REWRITTEN, False)
+    assert await plan.run(BoundParams((), (b"41",)), io) == ['[{"c1": "7"}]']
+
+
+async def test_a_table_made_of_an_execute() -> None:
+    io = FakeIO()
+    await _prepare(io)
+    io.values = "[42]"
+    text = await answered(io, 'CREATE TEMP TABLE t AS EXECUTE "P p"(42)')
+    assert text.startswith("EXECUTE _pge_1(E'42'")
+    assert io.held == [(f"CREATE TEMPORARY TABLE t AS {REWRITTEN}", (INT4, JSONB_OID))]
+
+
+async def test_what_is_prepared_is_planned_as_names_are_now() -> None:
+    io = FakeIO()
+    io.parameters = (INT4,)
+    plan = await planned(io, "SELECT count(*) FROM adult WHERE age > $1", extended=True)
+    made = Made("SELECT count(*) FROM adult WHERE age > $1", (), False, plan.meaning)
+    io.parameters = (INT8,)
+    later = await BRAIN.again(made, io)
+    assert later is not None and list(later.param_oids) == [INT8, JSONB_OID]
+    io.shadowed = {"adult"}
+    assert await BRAIN.again(made, io) is None
+
+
+async def test_prepared_constants_mean_what_they_meant_or_nothing() -> None:
+    io = FakeIO()
+    io.status["DateStyle"] = "ISO, MDY"
+    sql = "SELECT count(*) FROM adult WHERE education = '1/2/2024'"
+    made = Made(sql, (), False, (await planned(io, sql, extended=True)).meaning)
+    io.status["DateStyle"] = "ISO, DMY"
+    later = await BRAIN.again(made, io)
+    assert later is not None
+    with pytest.raises(Refusal, match="DateStyle"):
+        await later.run(BoundParams((), ()), io)
 
 
 async def test_execute_believes_only_what_the_session_still_holds() -> None:
     io = FakeIO()
     await _prepare(io)
-    io.prepared["P p"] = "PREPARE p AS SELECT 1"
-    assert await BRAIN.plan('EXECUTE "P p"', (), io, extended=False) is None
-    assert io.sql_prepared == {}
+    io.texts["P p"] = "PREPARE p AS SELECT 1"
+    assert await BRAIN.plan('EXECUTE "P p"(1)', (), io, extended=False) is None
+    assert io.prepared == {}
 
 
 async def test_a_prepare_whose_name_is_taken_is_not_noted() -> None:
     io = FakeIO()
-    io.prepared["p"] = "PREPARE p AS SELECT 1"
+    io.texts["p"] = "PREPARE p AS SELECT 1"
     await answered(io, f"PREPARE p AS {COUNT}")
-    assert io.sql_prepared == {}
+    assert io.prepared == {}
 
 
 async def test_execute_with_other_arguments_is_postgresqls_error() -> None:
@@ -480,30 +536,20 @@ async def test_execute_with_other_arguments_is_postgresqls_error() -> None:
     assert await BRAIN.plan('EXECUTE "P p"(1, 2)', (), io, extended=False) is None
 
 
-@pytest.mark.parametrize(
-    "sql", ['CREATE TEMP TABLE x AS EXECUTE "P p"(1)', 'EXPLAIN CREATE TABLE x AS EXECUTE "P p"(1)']
-)
-async def test_execute_inside_another_statement(sql: str) -> None:
-    io = FakeIO()
-    await _prepare(io)
-    refusal = await refused(io, sql)
-    assert (refusal.sqlstate, refusal.position) == ("DP003", 0)
-
-
 @pytest.mark.parametrize("extended", [False, True])
 async def test_explain_execute_asks_for_a_plan_only(extended: bool) -> None:
     io = FakeIO()
     await _prepare(io)
     io.values = "[42]"
     plan = await planned(io, 'EXPLAIN EXECUTE "P p"(40 + 2)', extended=extended)
-    assert plan.literal and plan.text == 'EXPLAIN EXECUTE "P p"(40 + 2)'
+    assert plan.executes and plan.text.startswith('SELECT t.c1::pg_catalog.text AS "QUERY PLAN"')
     text = plan.splice_simple(await plan.run(None, io))
     lines = [row["c1"] for row in json.loads(text.split("$pge$")[1].replace("\\u0024", "$"))]
     assert lines[0] == "DP block $2: dp_count('public.adult', predicate => 'age > CAST(''42'' AS integer)')"
     assert lines[-1].startswith("Then, on released values only: SELECT b1.c1 AS count FROM (SELECT c1 FROM ")
     assert "jsonb_to_recordset($2)" in lines[-1]
     assert io.upstream.requests == [] and len(io.upstream.planned) == 1
-    assert (await refused(io, 'EXPLAIN (FORMAT NONE) EXECUTE "P p"(1)')).position == 9
+    assert "FORMAT" in (await refused(io, 'EXPLAIN (FORMAT NONE) EXECUTE "P p"(1)')).message
 
 
 # -- calls, views, answers ---------------------------------------------------------------------------------------------

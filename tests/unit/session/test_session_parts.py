@@ -14,10 +14,9 @@ from pg_epsilon_proxy.config import Config, ConfigError, load
 from pg_epsilon_proxy.session.cancel import CancelRegistry, Ticket
 from pg_epsilon_proxy.session.parser_thread import STACK_BYTES, ParserThreads
 from pg_epsilon_proxy.session.portals import NO_PORTAL, UnnamedPortal, missing
-from pg_epsilon_proxy.session.prepared import holds_documents, without_documents
 from pg_epsilon_proxy.session.refusals import literal, nonce_statement, raise_statement
-from pg_epsilon_proxy.session.rewriting import BoundParams, Field, Refusal, SessionIO
-from pg_epsilon_proxy.session.statements import Statement, Statements, edit_description
+from pg_epsilon_proxy.session.rewriting import BoundParams, Field, Made, Refusal, SessionIO
+from pg_epsilon_proxy.session.statements import MAX_NOTED, Statement, Statements, edit_description
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece
 
@@ -29,6 +28,10 @@ class StubPlan:
     param_oids: Sequence[int] = (23, 3802, 3802)
     hidden = 2
     literal = False
+    executes = False
+    arguments: Sequence[str | None] = ()
+    refusal = None
+    meaning = None
     fields: Sequence[Field] | None = (Field("a", 77, 3, 1043, -1, 14, 0), Field("b", 77, 4, 23, 4, -1, 0))
 
     async def run(self, bind: BoundParams | None, io: SessionIO) -> list[str]:
@@ -38,16 +41,19 @@ class StubPlan:
         return self.text
 
 
+MADE = Made("select 1")
+
+
 def whole(raw: bytes) -> Piece:
     return Piece(raw[0], raw)
 
 
 def test_statements_follow_the_answers() -> None:
-    statements, planned = Statements(), Statement(b"s", StubPlan())
+    statements, planned = Statements(), Statement(b"s", StubPlan(), MADE, 1)
     statements.planning = 3
     statements.parsed(b"s", planned, True)
     assert statements.by_name == {b"s": planned} and planned.params == 1
-    statements.parsed(b"s", Statement(b"s", StubPlan()), False)
+    statements.parsed(b"s", Statement(b"s", StubPlan(), MADE, 1), False)
     assert statements.by_name[b"s"] is planned, "a duplicate name leaves the first"
     statements.parsed(b"", planned, True)
     statements.parsed(b"", None, False)
@@ -62,9 +68,9 @@ def test_statements_follow_the_answers() -> None:
 
 
 def test_descriptions_show_the_original() -> None:
-    statement = Statement(b"", StubPlan())
+    statement = Statement(b"", StubPlan(), MADE, 1)
     oids = messages.parameter_description([23, 3802, 3802])
-    assert edit_description(whole(oids), statement) == messages.parameter_description([23])
+    assert edit_description(whole(oids), statement) == oids, "a statement's own is the client's"
     shown = messages.row_description(
         [messages.FieldDescription(b"a", 0, 0, 1043, -1, -1, 1), messages.FieldDescription(b"b", 0, 0, 20, 8, -1, 1)]
     )
@@ -182,20 +188,12 @@ def test_bad_settings_name_themselves(tmp_path: Path, text: str, environment: di
         load(str(file), environment)
 
 
-class Note:
-    types: Sequence[str] = ("int4",)
-    text = "pge_1"
-
-
-@pytest.mark.parametrize(
-    ("oids", "ours"), [([23, 3802], True), ([23, 3802, 3802], True), ([23], False), ([], False), ([23, 25], False)]
-)
-def test_documents_of_a_sql_prepared_statement_are_hidden(oids: list[int], ours: bool) -> None:
-    assert holds_documents(oids, Note()) is ours
-    shown = without_documents(Note())(whole(messages.parameter_description(oids)))
-    assert messages.read_parameter_description(shown) == tuple(oids[:1] if ours else oids)
-    other = whole(messages.ready(b"I"))
-    assert without_documents(Note())(other) == other.data
+def test_what_is_noted_of_prepared_statements_has_a_limit() -> None:
+    prepared: dict[str, Made] = {}
+    for number in range(MAX_NOTED + 2):
+        Statements().keep(prepared, str(number), MADE)
+    Statements().keep(prepared, "2", MADE)
+    assert len(prepared) == MAX_NOTED and "0" not in prepared and next(iter(prepared)) == "3"
 
 
 def test_the_unnamed_portal_is_known_by_its_bind() -> None:
