@@ -54,9 +54,10 @@ BEGIN
     WHERE NOT w.open
   )
   SELECT DISTINCT w.relation, w.origin, w.key, w.columns, w.here FROM walk w
-  -- rows joined to rows: dp.protect and every question refuse that already
+  -- rows joined to rows by a key: dp.protect and every question refuse that already
   WHERE w.open AND NOT EXISTS (SELECT FROM dp.relation_policy p JOIN dp.relation_policy q ON q.dataset = p.dataset JOIN dp.dataset d ON d.name = p.dataset
-                               WHERE p.relation = w.origin AND q.relation = w.here AND d.unit = 'row');
+                               JOIN pg_constraint k ON k.conrelid = p.relation AND k.confrelid = q.relation
+                               WHERE p.relation = w.origin AND q.relation = w.here AND d.unit = 'row' AND k.oid = w.key);
 END $$;
 COMMENT ON FUNCTION dp._half_declared(oid) IS 'Relations (NULL: all) that foreign keys lead to units through which they are not protected, directly or through any relations, and public ones that lead to protected rows: from origin, the relation itself or one that it leads to, by key, first of the keys on the way. Judged from the catalogs of now. A key with a NULL in a column leads nowhere (MATCH SIMPLE), but what may lead somewhere counts.';
 REVOKE ALL ON FUNCTION dp._half_declared(oid) FROM PUBLIC;

@@ -49,7 +49,7 @@ BEGIN
     ARRAY(SELECT a.attname FROM unnest(k.conkey) WITH ORDINALITY o(attnum, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = o.attnum ORDER BY o.i),
     whole.oid,
     ARRAY(SELECT a.attname FROM unnest(k.confkey) WITH ORDINALITY o(attnum, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = o.attnum ORDER BY o.i)
-  FROM holding h JOIN pg_constraint k ON k.conrelid = h.oid AND k.contype = 'f' AND k.conparentid = 0
+  FROM holding h JOIN pg_constraint k ON k.conrelid = h.oid AND k.contype = 'f' AND k.conparentid = 0 AND NOT dp._is_chunk(k.confrelid)
   -- what is said of a partition is declared of the whole: the protected one, else the topmost
   CROSS JOIN LATERAL (
     WITH RECURSIVE above AS (

@@ -104,7 +104,7 @@ HALVES = {
         "other_units => '{boss}')",
     ),
     "rows_of_units": Half(
-        "person int CONSTRAINT fk REFERENCES person",
+        "person int CONSTRAINT fk REFERENCES person, level int",
         "dataset => 'rows'",
         "fk (person)",
         "person",
@@ -254,6 +254,18 @@ def test_public_rows_that_lead_to_protected_ones_are_refused(
     with no_charge(made), refused("DP004", f"{name} is declared by halves: "):
         ask(alice, "person", f"id IN (SELECT {column} FROM public.{name})")
     ask(alice, "person", "id IN (SELECT id FROM public.plain)")
+
+
+def test_no_scale_is_bought(made: Cluster, told: dict[str, list[Said]]) -> None:
+    """The number of rows that an owner buys for Turbo is a release as any other; there it is dp_planner's."""
+    calls = [
+        "CALL dp.allot('dp_planner', 'rows', epsilon => 10)",
+        "CALL dp.describe_column('rows_of_units', 'level', bounds => '{0,9}', resolution => '1', nullable => false)",
+        "CALL dp.enable_turbo('rows_of_units', '{level}', alpha => 0.1, beta => 0.1, scale_epsilon => 1)",
+    ]
+    with made.connect("boss") as boss, no_charge(made), refused("DP004", "rows_of_units is declared by halves"):
+        for call in calls:
+            boss.execute(call.encode())
 
 
 def test_answered_where_it_is_not_strict(made: Cluster, alice: Connection, found: dict[str, list[Said]]) -> None:
