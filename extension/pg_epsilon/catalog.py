@@ -22,7 +22,7 @@ from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation, written
 from pg_epsilon.query.sizes import Limits
-from pg_epsilon.refusals import PLANNER, check_not_frozen, no_allotment, not_published, repriced
+from pg_epsilon.refusals import PLANNER, check_not_frozen, half_declared, no_allotment, not_published, repriced
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,20 @@ class Catalog:
                 raise not_published(written(schema, name))
             self._policies[key] = kept = version, found
         return kept[1]
+
+    def check_declared(self, found: Policy | Relation) -> None:
+        """DP004 for a relation that leads to units through which it is not protected, if its dataset is strict.
+
+        Asked at every question, kept nowhere: a foreign key anywhere on the way counts at once (composition.md §1.7).
+        """
+        relation = found.relation if isinstance(found, Policy) else found
+        half = self._execute(
+            "SELECT dataset, shown, problem, hint FROM dp._half_declared_told($1) WHERE strict LIMIT 1",
+            ["oid"],
+            [relation.oid],
+        )
+        if half:
+            raise half_declared(relation.qualified, **half[0])
 
     def limits(self) -> Limits:
         """How large joins may get, as the administrator declared."""

@@ -374,6 +374,7 @@ def _relation(schema: str, name: str) -> Policy | Relation:
     found = catalog.relation(schema, name)
     if isinstance(found, Policy):
         check_published(found)
+    catalog.check_declared(found)
     return found
 
 

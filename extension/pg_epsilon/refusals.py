@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pg_epsilon.accounting.filters import Remaining
 from pg_epsilon.decimals import plain
-from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, DPError
+from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, UNDECLARED, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.policy import Policy
 
@@ -32,6 +32,18 @@ def check_published(policy: Policy) -> None:
             f"{policy.relation.qualified} was joined by a foreign key to another protected relation of its dataset",
             "Rows of joined relations need a dataset whose unit is a user: see dp.check().",
         )
+
+
+def half_declared(relation: str, dataset: str, shown: bool, problem: str, hint: str) -> DPError:
+    """DP004: whoever else a row is about would have no guarantee. Names what an analyst may see published, no more."""
+    return DPError(
+        UNDECLARED,
+        f"{relation} is declared by halves: {problem}"
+        if shown
+        else f"{relation} is declared by halves: a foreign key leads to units through which it is not protected",
+        f"Its owner decides: {hint if shown else 'SELECT * FROM dp.check() names the key, and the call that mends it'}."
+        f" Dataset {quoted(dataset)} is strict.",
+    )
 
 
 def locked() -> DPError:

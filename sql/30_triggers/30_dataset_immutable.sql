@@ -8,6 +8,6 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
-COMMENT ON FUNCTION dp._dataset_immutable() IS 'Only the default epsilon and the confirmed incarnation of a dataset may change (composition.md 3.7).';
+COMMENT ON FUNCTION dp._dataset_immutable() IS 'Only the default epsilon, strict and the confirmed incarnation of a dataset may change (composition.md 3.7).';
 REVOKE ALL ON FUNCTION dp._dataset_immutable() FROM PUBLIC;
 CREATE TRIGGER immutable BEFORE UPDATE ON dp.dataset FOR EACH ROW EXECUTE FUNCTION dp._dataset_immutable();

@@ -6,7 +6,8 @@ CREATE PROCEDURE dp.create_dataset(
   accountant         text DEFAULT 'pure',
   delta_thresholding numeric DEFAULT NULL,
   orders             numeric[] DEFAULT NULL,
-  default_epsilon    numeric DEFAULT NULL)
+  default_epsilon    numeric DEFAULT NULL,
+  strict             boolean DEFAULT true)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -47,16 +48,19 @@ BEGIN
   IF accountant = 'pure' AND orders IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'orders belong to a renyi accountant', HINT = 'Leave orders out.';
   END IF;
+  IF strict IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'strict must be true or false', HINT = 'Leave it out: questions about units through which a relation is not protected are refused then.';
+  END IF;
   IF EXISTS (SELECT FROM dp.dataset d WHERE d.name = create_dataset.name) THEN
     RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('dataset %L already exists', create_dataset.name), HINT = 'Datasets are never replaced: choose another name.';
   END IF;
-  INSERT INTO dp.dataset (name, unit, accountant, epsilon, delta, delta_rdp, delta_add, orders, default_epsilon, incarnation)
+  INSERT INTO dp.dataset (name, unit, accountant, epsilon, delta, delta_rdp, delta_add, orders, default_epsilon, incarnation, strict)
   SELECT create_dataset.name, unit, accountant, epsilon, delta, delta - delta_a, delta_a,
-         CASE WHEN accountant = 'renyi' THEN dp._renyi_orders(epsilon, delta - delta_a, orders) END, default_epsilon, i.id
+         CASE WHEN accountant = 'renyi' THEN dp._renyi_orders(epsilon, delta - delta_a, orders) END, default_epsilon, i.id, strict
   FROM dp.incarnation i;
   PERFORM dp._bump_policy();
 END $$;
-COMMENT ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric) IS
-  'Makes a dataset: one privacy unit, one accountant, one cap (epsilon, delta) for all relations that will be protected in it. Everything but default_epsilon is immutable.';
-REVOKE ALL ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric) TO dp_admin;
+COMMENT ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric, boolean) IS
+  'Makes a dataset: one privacy unit, one accountant, one cap (epsilon, delta) for all relations that will be protected in it. strict: questions about units through which a relation is not protected are refused (dp.set_strict). Everything but default_epsilon and strict is immutable.';
+REVOKE ALL ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric, boolean) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dp.create_dataset(text, text, numeric, numeric, text, numeric, numeric[], numeric, boolean) TO dp_admin;

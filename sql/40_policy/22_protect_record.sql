@@ -65,6 +65,7 @@ BEGIN
   VALUES (relation, dataset, key, unit_column, unit_path, other_units, max_rows_per_unit, max_rows, scale, partition_by, grid,
           1 + COALESCE((SELECT max(r.data_version) FROM dp.release r WHERE r.relation_key = key), 0));
   INSERT INTO dp.part (relation, relation_key) SELECT t.relid, key FROM pg_partition_tree(relation) t WHERE t.relid <> relation ON CONFLICT DO NOTHING;
+  PERFORM dp._warn_half_declared(relation);
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._protect(regclass, text, name, name[], integer, bigint, numeric, name, jsonb, name[]) IS 'Checks and records a protection; dp.protect adds what only the table''s owner can do.';

@@ -33,6 +33,7 @@ BEGIN
   END IF;
   DELETE FROM dp.lost_publication l WHERE l.name = (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
   PERFORM dp._synthetics_follow();
+  PERFORM dp._warn_half_declared(relation);
   PERFORM dp._bump_policy();
 END $$;
 COMMENT ON FUNCTION dp._publish(regclass, text, name[], boolean) IS 'Checks and records a publication; dp.publish adds the grant that only the table''s owner can give.';

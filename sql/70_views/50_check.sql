@@ -84,6 +84,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM protected p JOIN pg_constraint k ON k.contype = 'f' AND p.relation IN (k.conrelid, k.confrelid)
   JOIN protected q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> p.relation AND q.dataset = p.dataset WHERE p.unit = 'row' GROUP BY p.relation
   UNION ALL
+  SELECT CASE WHEN h.strict THEN 'error' ELSE 'warning' END, h.relation::regclass::text, h.problem, h.hint FROM dp._half_declared_told(NULL) h
+  UNION ALL
   SELECT 'error', d.name, concat(w.problem, ' (' || (f.detail ->> 'elsewhere') || ')'), format(w.hint, d.name)
   FROM dp.dataset d CROSS JOIN LATERAL dp._freeze_reasons(d.name) f
   JOIN (VALUES ('incarnation', 'its accounts are frozen: its ledger was restored, copied or promoted', 'CALL dp.confirm_ledger(%L, add_epsilon => what the original may have spent that this copy lacks)'),

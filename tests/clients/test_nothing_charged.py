@@ -180,3 +180,38 @@ def test_what_can_be_kept_is_kept_once(stack: Stack, alice: Connection, binary: 
     message = f"BEGIN; DECLARE m CURSOR FOR {COUNT.format(54 + binary)}; FETCH m; COMMIT"
     alice.execute(message.encode())
     assert charges(stack.cluster) == before + 8
+
+
+def test_a_relation_declared_by_halves_is_refused_for_nothing(stack: Stack, alice: Connection) -> None:
+    """A key of two columns to units of another kind, added after protect; dropped again, questions are answered."""
+    count_items = "SELECT count(*) AS n FROM items WHERE sku = 'sku1'"
+    follow(
+        stack,
+        "CREATE TABLE stock (sku text, price numeric(8,2), firm int, PRIMARY KEY (sku, price));"
+        "CALL dp.protect('stock', 'shop', unit_column => 'firm');"
+        "ALTER TABLE items ADD CONSTRAINT stock FOREIGN KEY (sku, price) REFERENCES stock NOT VALID",
+    )
+    before = charges(stack.cluster)
+    for sql in (count_items, f"EXPLAIN {count_items}", f"SELECT n + 1 FROM ({count_items}) t WHERE n > %s"):
+        with pytest.raises(psycopg.Error) as refused:
+            alice.execute(sql.encode(), [3] if "%s" in sql else None)
+        assert refused.value.sqlstate == "DP004"
+        assert "items is declared by halves" in str(refused.value)
+        assert "dp.check()" in str(refused.value.diag.message_hint)
+        assert "stock" not in str(refused.value)  # not published, hence not named
+    follow(stack, "CALL dp.publish('stock')")
+    with pytest.raises(psycopg.Error, match=r"declared by halves.* units of public\.stock") as refused:
+        alice.execute(count_items.encode())
+    assert "CALL dp.set_strict('shop', false)" in str(refused.value.diag.message_hint)
+    assert charges(stack.cluster) == before
+    follow(stack, "CALL dp.set_strict('shop', false)")
+    assert alice.execute(count_items.encode()).fetchone()
+    follow(stack, "CALL dp.set_strict('shop', true); DROP TABLE stock CASCADE")
+    assert alice.execute(count_items.encode()).fetchone()
+
+
+def follow(stack: Stack, calls: str) -> None:
+    """What the owner does, and a proxy that has heard of it."""
+    stack.cluster.psql(calls, user="boss")
+    synced = stack.cli("facade", "sync")
+    assert synced.returncode == 0, synced.stderr

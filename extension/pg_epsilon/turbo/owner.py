@@ -242,6 +242,7 @@ class Owner:
 
     def _buy_scale(self, policy: Policy, view: View, part: Part, where: str | None) -> Decimal:
         """max(1, n + DLap(epsilon)): paid by dp_planner, once for the partition (composition.md §1.4)."""
+        self._catalog.check_declared(policy)
         epsilon = Decimal(view.settings["scale_epsilon"])
         payer = Payer(
             self._catalog, self._execute, policy, PLANNER, {**view.parts, part.part: part}, call="dp.seal_partition"
