@@ -14,7 +14,8 @@ BEGIN
     RETURN COALESCE(mine.rest = '{}' AND cardinality(referenced) = 1 AND referenced <@ carried, false);
   END IF;
   -- the key takes the very columns with it that lead to the units from there
-  IF theirs.columns <@ carried AND theirs.rest = mine.rest AND theirs.target IS NOT DISTINCT FROM mine.target THEN
+  IF theirs.columns <@ carried AND theirs.rest = mine.rest
+     AND (theirs.target, theirs.target_column) IS NOT DISTINCT FROM (mine.target, mine.target_column) THEN
     RETURN true;
   END IF;
   IF NOT first OR cardinality(key_columns) > 1 OR NOT COALESCE(key_columns <@ mine.columns, false) THEN
@@ -25,7 +26,7 @@ BEGIN
     RETURN COALESCE(referenced = ARRAY[policy.unit_column], false);
   END IF;
   -- the key is the first step of the path, and the rest of the path is that relation's own
-  RETURN COALESCE(mine.target = relation AND policy.other_units IS NULL AND theirs.columns || theirs.rest = mine.rest
+  RETURN COALESCE(mine.target = relation AND referenced = ARRAY[mine.target_column] AND policy.other_units IS NULL AND theirs.columns || theirs.rest = mine.rest
     AND policy.dataset = (SELECT p.dataset FROM dp.relation_policy p WHERE p.relation = origin), false);
 END $$;
 COMMENT ON FUNCTION dp._units_covered(oid, oid, boolean, name[], name[], name[]) IS 'Whether every unit of the row that a foreign key leads to is a unit of the row that it starts from, by what protect says of both. first: the key is one of the first relation itself. carried: columns there that hold values of the first relation''s unit columns.';

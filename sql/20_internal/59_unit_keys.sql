@@ -1,4 +1,4 @@
-CREATE FUNCTION dp._unit_keys(relation oid, OUT columns name[], OUT rest name[], OUT target oid)
+CREATE FUNCTION dp._unit_keys(relation oid, OUT columns name[], OUT rest name[], OUT target oid, OUT target_column name)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   policy dp.relation_policy;
@@ -19,6 +19,7 @@ BEGIN
       AND a.attname = policy.unit_path[i] ORDER BY k.oid LIMIT 1;
     IF i = 1 THEN
       target := step.confrelid;
+      target_column := step.attname;
     END IF;
     -- a step that references the next column of the path itself: both hold the same value
     IF step.attname IS DISTINCT FROM policy.unit_path[i + 1] THEN
@@ -29,9 +30,10 @@ BEGIN
   rest := COALESCE(policy.unit_path[2:kept], '{}');
   IF rest = '{}' THEN
     target := NULL;
+    target_column := NULL;
   END IF;
 END $$;
-COMMENT ON FUNCTION dp._unit_keys(oid) IS 'Columns of a protected relation whose values lead to its units; rest, the columns that follow after the first foreign key (none: the values are the units'' keys), and where that key leads. NULL for units that are rows.';
+COMMENT ON FUNCTION dp._unit_keys(oid) IS 'Columns of a protected relation whose values lead to its units; rest, the columns that follow after the first foreign key (none: the values are the units'' keys), and the relation and column that this key references. NULL for units that are rows.';
 REVOKE ALL ON FUNCTION dp._unit_keys(oid) FROM PUBLIC;
 
 CREATE FUNCTION dp._foreign_keys(relation oid) RETURNS TABLE (key oid, columns name[], target oid, referenced name[])

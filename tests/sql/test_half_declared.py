@@ -348,6 +348,40 @@ def test_a_key_that_was_added_later_counts(
     ask(alice, relation)
 
 
+def test_rows_that_lead_to_rows_through_another_relation(complete: Cluster) -> None:
+    """In one dataset whose unit is a row: a key between them is refused by dp.protect, a way round is found."""
+    said = heard(
+        complete,
+        "CREATE TABLE stay (id int PRIMARY KEY)",
+        "CREATE TABLE bill (id int PRIMARY KEY, stay int REFERENCES stay)",
+        "CREATE TABLE item (bill int CONSTRAINT fk REFERENCES bill)",
+        "CALL dp.protect('item', 'rows')",
+        "CALL dp.protect('stay', 'rows')",
+        "CALL dp.unprotect('stay')",
+    )
+    assert [s.message for s in said] == [
+        "item: the foreign key fk (bill) leads to units of stay, through which it is not protected"
+    ]
+
+
+def test_two_keys_of_one_relation_are_two_ways(complete: Cluster) -> None:
+    """The same column may reference two keys of a relation: two rows, of which the path names one."""
+    said = heard(
+        complete,
+        "CREATE TABLE visit (id int PRIMARY KEY, other int UNIQUE, who int)",
+        "CREATE TABLE step (visit int CONSTRAINT one REFERENCES visit)",
+        "CALL dp.protect('visit', 'strict', unit_column => 'who')",
+        "CALL dp.protect('step', 'strict', unit_path => '{visit,who}')",
+        "ALTER TABLE step ADD CONSTRAINT two FOREIGN KEY (visit) REFERENCES visit (other)",
+        "CALL dp.publish('step')",
+        "ALTER TABLE step DROP CONSTRAINT two",
+        "CALL dp.publish('step')",
+    )
+    assert [s.message for s in said] == [
+        "step: the foreign key two (visit) leads to units of visit, through which it is not protected"
+    ]
+
+
 def test_units_that_are_protected_later_count(complete: Cluster) -> None:
     said = heard(
         complete,

@@ -239,6 +239,15 @@ def test_the_chain_holds_what_is_older(upgraded: Upgraded) -> None:
         assert one(root, "SELECT count(*) FROM dp.ledger WHERE kind = 'upgrade' AND dataset = 'people'") == 1
 
 
+def test_datasets_of_the_old_version_are_not_strict(upgraded: Upgraded) -> None:
+    """They answer what they answered; what is made after the upgrade is strict."""
+    with upgraded.cluster.connect() as root:
+        assert one(root, "SELECT bool_or(strict) FROM dp.dataset") is False
+        with root.transaction(force_rollback=True):
+            root.execute("CALL dp.create_dataset('new', epsilon => 1)")
+            assert one(root, "SELECT strict FROM dp.dataset WHERE name = 'new'") is True
+
+
 def test_versions_that_differ_are_told_the_command() -> None:
     """Each other's command to run, uncharged; a session that has loaded the older package connects anew."""
     plan = "SELECT dp.dp_plan(dp.dp_count_request('people'))"
