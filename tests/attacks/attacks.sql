@@ -71,10 +71,14 @@ SELECT (people).* FROM people
 SELECT row_to_json(people) FROM people
 == aggregate of whole rows | proxy DP003, direct 42501
 SELECT json_agg(people) FROM people
-== count of the whole row | proxy DP003, direct 42501
-SELECT count(people) FROM people
-== count of the row's star | proxy DP003, direct 42501
-SELECT count(people.*) FROM people
+== count of the whole row | proxy ok, direct 42501 | charged 1
+SELECT count(people) FROM people WHERE age < 61
+== count of the row's star | proxy ok, direct 42501 | charged 1
+SELECT count(people.*) FROM people WHERE age < 62
+== count of different whole rows | proxy DP003, direct 42501
+SELECT count(DISTINCT people) FROM people
+== count of different row values | proxy DP003, direct 42501
+SELECT count(DISTINCT (sex, city)) FROM people
 == string_agg of a column | proxy DP003, direct 42501
 SELECT string_agg(sex, ',') FROM people
 == array_agg of a column | proxy DP003, direct 42501

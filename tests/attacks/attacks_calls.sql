@@ -93,7 +93,9 @@ SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "publ
 == join on the key or anything | direct DP003/DP004
 SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "public", "name": "cities", "alias": "c", "on": "c.name = people.city OR true"}]}')
 == join on not unequal | direct DP003/DP004
-SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "public", "name": "cities", "alias": "c", "on": "NOT c.name <> people.city"}]}')
+SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "public", "name": "cities", "alias": "c", "on": "NOT (c.name <> people.city AND people.age > 40)"}]}')
+== join on unequal | direct DP003/DP004
+SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "public", "name": "cities", "alias": "c", "on": "NOT c.name = people.city"}]}')
 == join on key equals key | direct DP003/DP004
 SELECT dp.dp_query(dp.dp_count_request('people') || '{"joins": [{"schema": "public", "name": "cities", "alias": "c", "on": "c.name = c.name"}]}')
 == join on a circle of keys | direct DP003/DP004

