@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pg_epsilon.query.parse import ast
+from pg_epsilon.query.parse import ast, parse_statements
 
 from ..session.rewriting import FacadeError, Made, Refusal, SessionIO
 from . import probes, refusals, units
@@ -33,7 +33,7 @@ async def noted(name: str | None, io: SessionIO) -> Made | None:
     if name is None or made is None:
         return None
     text = await probes.prepared_text(io, name)
-    if text is None or made.text not in text:
+    if text is None or not (text == made.text or (made.by_sql and await io.in_parser(_prepares, text, name, made))):
         io.prepared.pop(name, None)
         return None
     return made
@@ -111,6 +111,18 @@ def _sourceless(block: Block) -> Block:
 
 def _named(meaning: Facts | Meaning) -> dict[Any, tuple[str, str]]:
     return {name: (found.schema, found.name) for name, found in meaning.relations.items()}
+
+
+def _prepares(text: str, name: str, made: Made) -> bool:
+    """Whether a message of several statements has that PREPARE, and no other one of the name."""
+    try:
+        found = parse_statements(text)
+    except Exception:
+        return False
+    named = [raw for raw in found if isinstance(raw.stmt, ast.PrepareStmt) and raw.stmt.name == name]
+    starts = [raw.stmt_location or 0 for raw in named]
+    ends = [start + raw.stmt_len if raw.stmt_len else len(text) for start, raw in zip(starts, named, strict=True)]
+    return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)] == [made.text.strip()]
 
 
 def _call(node: Any) -> Any:
