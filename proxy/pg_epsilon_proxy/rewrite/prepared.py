@@ -71,7 +71,14 @@ async def execution(item: Statement, made: Made, io: SessionIO, plan: Planner) -
     text = await in_parser(io, _unfolded, item.node, call, inner)
     oids = await declared(node, io) if made.by_sql else made.oids
     found = await _unplaced(text, oids, made, io, plan)
-    if found is None or len(arguments) != len(found.only.oids):
+    if found is None:
+        return None
+    if arguments and not found.only.oids:
+        # PostgreSQL would not look at them: who sends them means another statement, and would pay for this one.
+        detail = f"Expected 0 parameters but got {len(arguments)}."
+        words = f'wrong number of parameters for prepared statement "{call.name}"'
+        raise Refusal("42601", words, detail, "Leave the arguments out.")
+    if len(arguments) != len(found.only.oids):
         return None
     unit: Unit = await in_parser(io, units.execution, found.only, arguments)
     return unit
