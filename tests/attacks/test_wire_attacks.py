@@ -171,13 +171,36 @@ CONVERSATIONS: dict[str, tuple[Conversation, list[str], tuple[int, int]]] = {
             query(b"DO $$ BEGIN EXECUTE 'DEALLOCATE s'; EXECUTE 'PREPARE s (jsonb) AS SELECT $1'; END $$"),
             bind(b"", b"s") + execute(b"") + SYNC,
         ],
-        [],
-        (0, 1),
+        ["08P01"],
+        (0, 0),
     ),
-    "executed by SQL": (lambda: [parse(b"s", ask()) + SYNC, query(b"EXECUTE s")], ["42601"], (0, 0)),
+    "executed by SQL": (lambda: [parse(b"s", ask()) + SYNC, query(b"EXECUTE s")], [], (1, 1)),
     "prepared by SQL, bound by the protocol": (
         lambda: [query(b"PREPARE s AS " + ask()), bind(b"", b"s") + execute(b"") + SYNC],
-        ["08P01/DP003"],
+        [],
+        (1, 1),
+    ),
+    "deallocated and made anew in a DO block": (
+        lambda: [
+            parse(b"s", ask()) + SYNC,
+            query(b"DO $$ BEGIN EXECUTE 'DEALLOCATE s'; EXECUTE 'PREPARE s AS SELECT 7'; END $$"),
+            bind(b"", b"s") + execute(b"") + SYNC,
+            query(b"EXECUTE s"),
+        ],
+        [],
+        (0, 0),
+    ),
+    "made anew by a DO block in the same pipeline": (
+        lambda: [
+            parse(b"s", ask())
+            + parse(b"", b"DO $$ BEGIN EXECUTE 'DEALLOCATE s'; EXECUTE 'PREPARE s AS SELECT 7'; END $$")
+            + bind(b"", b"")
+            + execute(b"")
+            + bind(b"", b"s")
+            + execute(b"")
+            + SYNC
+        ],
+        [],
         (0, 0),
     ),
     "prepared by SQL and by the protocol": (

@@ -148,6 +148,24 @@ def test_what_a_message_has_closed_is_gone_for_both(alice: Connection) -> None:
             alice.execute(f"EXECUTE {name}(30)")
 
 
+@pytest.mark.parametrize("by_sql", [False, True])
+def test_another_statement_under_the_name_is_what_is_run(stack: Stack, alice: Connection, by_sql: bool) -> None:
+    """Also where its text has that of the first one in it."""
+    first = f"PREPARE p AS {ALL}" if by_sql else ALL
+    alice.execute(first) if by_sql else parsed(alice, "p", first)
+    assert one(alice, "EXECUTE p") == 400
+    before = charges(stack.cluster)
+    alice.execute("DEALLOCATE p")
+    alice.execute(f"PREPARE p AS SELECT '{first}'::text")
+    assert bound(alice, "p") == [(first,)] and one(alice, "EXECUTE p") == first
+    assert charges(stack.cluster) == before
+
+
+def test_a_prepare_among_other_statements_of_a_message(alice: Connection) -> None:
+    alice.execute(f"BEGIN;\n PREPARE q AS {SOME};\nCOMMIT")
+    assert bound(alice, "q", "30") == [("128",)] and one(alice, "EXECUTE q(30)") == 128
+
+
 def test_nobody_executes_what_another_session_has_prepared(stack: Stack, alice: Connection) -> None:
     parsed(alice, "p", SOME)
     with stack.connect("alice") as other:

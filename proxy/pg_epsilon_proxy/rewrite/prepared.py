@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pg_epsilon.query.parse import ast
+from pg_epsilon.query.parse import ast, parse_statements
 
 from ..session.rewriting import FacadeError, Made, Refusal, SessionIO
 from . import probes, refusals, units
@@ -33,7 +33,7 @@ async def noted(name: str | None, io: SessionIO) -> Made | None:
     if name is None or made is None:
         return None
     text = await probes.prepared_text(io, name)
-    if text is None or made.text not in text:
+    if text is None or not (text == made.text or (made.by_sql and await io.in_parser(_prepares, text, name, made))):
         io.prepared.pop(name, None)
         return None
     return made
@@ -71,7 +71,14 @@ async def execution(item: Statement, made: Made, io: SessionIO, plan: Planner) -
     text = await in_parser(io, _unfolded, item.node, call, inner)
     oids = await declared(node, io) if made.by_sql else made.oids
     found = await _unplaced(text, oids, made, io, plan)
-    if found is None or len(arguments) != len(found.only.oids):
+    if found is None:
+        return None
+    if arguments and not found.only.oids:
+        # PostgreSQL would not look at them: who sends them means another statement, and would pay for this one.
+        detail = f"Expected 0 parameters but got {len(arguments)}."
+        words = f'wrong number of parameters for prepared statement "{call.name}"'
+        raise Refusal("42601", words, detail, "Leave the arguments out.")
+    if len(arguments) != len(found.only.oids):
         return None
     unit: Unit = await in_parser(io, units.execution, found.only, arguments)
     return unit
@@ -111,6 +118,18 @@ def _sourceless(block: Block) -> Block:
 
 def _named(meaning: Facts | Meaning) -> dict[Any, tuple[str, str]]:
     return {name: (found.schema, found.name) for name, found in meaning.relations.items()}
+
+
+def _prepares(text: str, name: str, made: Made) -> bool:
+    """Whether a message of several statements has that PREPARE, and no other one of the name."""
+    try:
+        found = parse_statements(text)
+    except Exception:
+        return False
+    named = [raw for raw in found if isinstance(raw.stmt, ast.PrepareStmt) and raw.stmt.name == name]
+    starts = [raw.stmt_location or 0 for raw in named]
+    ends = [start + raw.stmt_len if raw.stmt_len else len(text) for start, raw in zip(starts, named, strict=True)]
+    return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)] == [made.text.strip()]
 
 
 def _call(node: Any) -> Any:

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from pg_epsilon_proxy.session.context import BrainIO
+from pg_epsilon_proxy.session.facade_link import FacadeLink
 from pg_epsilon_proxy.session.pending import expect_bind, expect_close, expect_parse
 from pg_epsilon_proxy.session.refusals import wrong_count
-from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Made, Refusal
-from pg_epsilon_proxy.session.statements import Statement
+from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Made, Plan, Refusal
+from pg_epsilon_proxy.session.statements import Statement, Statements
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece, WireError
 
-if TYPE_CHECKING:
-    from pg_epsilon_proxy.session.operations import Operations
+
+class Session(Protocol):
+    """What a Bind needs of the session's operations (operations.py)."""
+
+    io: BrainIO
+    busy: bool
+    turn: int
+
+    async def again(self, made: Made) -> Plan | None: ...
+
+    async def noted(self, name: str) -> Made | None: ...
+
+    async def run(self, plan: Plan, bind: BoundParams | None) -> list[str]: ...
+
+    def end_probes(self) -> None: ...
+
+    def show(self, error: FacadeError) -> None: ...
+
+    def refuse_now(self, refusal: Refusal, name: bytes) -> None: ...
+
+    def forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None: ...
 
 
 class Binding:
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Session, link: FacadeLink, statements: Statements) -> None:
         self._operations = operations
-        self._link = operations._link
-        self._statements = operations.statements
+        self._link = link
+        self._statements = statements
 
     async def bind(self, raw: bytes) -> None:
         try:
@@ -55,9 +76,9 @@ class Binding:
     async def _statement(self, name: bytes) -> Statement | None:
         """What the client means by `name`, planned for now; None: nothing of ours."""
         statement = self._statements.by_name.get(name)
-        if statement is not None and not (name and statement.unsure):
-            if statement.turn == self._operations.turn:
-                return statement
+        if statement is not None and statement.turn == self._operations.turn and not statement.unsure:
+            return statement
+        if statement is not None and not name:
             return await self._again(name, statement.made, statement)
         if not self._noted(name):
             return None
@@ -67,7 +88,7 @@ class Binding:
         if made is None:
             self._statements.by_name.pop(name, None)
             return None
-        return await self._again(name, made, None)
+        return await self._again(name, made, statement if statement is not None and statement.made == made else None)
 
     async def _again(self, name: bytes, made: Made, before: Statement | None) -> Statement | None:
         if self._link.pending.status == b"E":

@@ -187,6 +187,7 @@ class Session:
         return self._link.send(raw, expect_close(None, settled))
 
     async def _execute(self, raw: bytes) -> None:
+        self.operations.turn += 1
         if raw[5:6] == b"\0" and await self.operations.no_portal(b""):
             return self._link.send(messages.message(b"E", NO_PORTAL + raw[5:]), expect_execute(missing))
         return self._link.send(raw, expect_execute())

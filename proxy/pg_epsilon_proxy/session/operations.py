@@ -46,10 +46,10 @@ class Operations:
         self.io = BrainIO(context, lambda: self.begun)
         self.statements = Statements()
         self.unnamed = UnnamedPortal()
-        self.binding = Binding(self)
-        self.turn = 0  # counts what the client ends a transaction with, if none is open: Sync and Query
+        self.binding = Binding(self, self._link, self.statements)
+        self.turn = 0  # counts the messages that may change what a statement means: Execute, Query, Sync
         self.busy = False
-        self.begun = False  # a Bind or Execute of the client's was sent after its last Sync
+        self.begun: bool = False  # a Bind or Execute of the client's was sent after its last Sync
         self._running: asyncio.Task[Any] | None = None
 
     def cancel(self) -> bool:

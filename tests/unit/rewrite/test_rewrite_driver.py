@@ -536,6 +536,14 @@ async def test_execute_with_other_arguments_is_postgresqls_error() -> None:
     assert await BRAIN.plan('EXECUTE "P p"(1, 2)', (), io, extended=False) is None
 
 
+async def test_arguments_for_a_statement_without_parameters_are_refused() -> None:
+    io = FakeIO()
+    await answered(io, f"PREPARE p AS {COUNT}")
+    io.texts["p"] = f"PREPARE p AS {COUNT}"
+    assert (await refused(io, "EXECUTE p(1)")).sqlstate == "42601"
+    assert io.upstream.requests == []
+
+
 @pytest.mark.parametrize("extended", [False, True])
 async def test_explain_execute_asks_for_a_plan_only(extended: bool) -> None:
     io = FakeIO()
