@@ -72,6 +72,7 @@ def main() -> None:
             row("parameters_in_a_block", parameters_in_a_block(), None, f"of {LISTS}, the longest list answered"),
             right_cases.cases(),
             right_cases.fold(),
+            right_cases.halves(),
             row("charges_of_50_askers", charges_of_askers(), None, "of one question at one moment; must be 1"),
         ],
     )

@@ -11,6 +11,11 @@ from xml.etree import ElementTree
 
 from report import ROOT, Row, paired, row
 
+sys.path.append(str(ROOT / "tests/sql"))
+
+import test_half_declared as half
+
+from fix_cluster import ROLES, private_cluster
 from fix_stack import stack_at_work
 
 PAIRS = 60
@@ -47,3 +52,15 @@ def fold() -> Row:
             ours, plain, ratio = paired(computed, written, PAIRS)
     note = f"added to a paid question of {1000 * plain:.1f} ms (ratio {ratio:.3f}); at most .5"
     return row("fold_ms", 1000 * (ours - plain), None, note)
+
+
+def halves() -> Row:
+    """Of the relations declared by halves of tests/sql/test_half_declared.py, how many dp.check() does not name."""
+    with private_cluster() as cluster:
+        cluster.psql(ROLES)
+        cluster.psql(half.SCHEMA, user="boss")
+        for name, one in half.HALVES.items():
+            for call in (f"CREATE TABLE {name} ({one.columns})", *half.declared(name, one)):
+                cluster.psql(call, user="boss")
+        named = {row[1] for row in half.halves_found(cluster)}
+    return row("half_declared_unnoticed", len(set(half.HALVES) - named), None, f"of {len(half.HALVES)}; must be 0")
