@@ -130,7 +130,10 @@ def value_function(ctx: Context, node: Any) -> Term:
     form = _CLOCKS.get(node.op)
     if form is None:
         raise ctx.refuse(
-            node, "this session value is not supported", "Supported: current_date, current_timestamp, now()."
+            node,
+            "this session value is not supported",
+            "Supported: current_date, current_timestamp, now(). Of others, as current_user: SELECT it first, and write"
+            " its value as a constant or a parameter.",
         )
     moment = now(ctx, node).sql
     local = f"({moment} AT TIME ZONE {quote_zone(ctx, node)})"
