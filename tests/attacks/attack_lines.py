@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ WAYS = {
     "direct": ("direct",),
     "all": ("simple", "extended", "direct"),
 }
+_SECONDS = re.compile(r"\b(user|system|elapsed): \d+\.\d+ s")
 _DIAGNOSTICS = [name for name in dir(psycopg.errors.Diagnostic) if not name.startswith("_")]
 
 
@@ -174,4 +176,6 @@ def _run(
 
 
 def _diagnostics(diagnostic: psycopg.errors.Diagnostic) -> dict[str, str | None]:
-    return {name: getattr(diagnostic, name) for name in _DIAGNOSTICS}
+    """All fields; without the seconds that trace_sort tells of sorts in the catalog, which are never the same twice."""
+    found = {name: getattr(diagnostic, name) for name in _DIAGNOSTICS}
+    return {name: _SECONDS.sub(r"\1 s", value) if value else value for name, value in found.items()}
