@@ -93,8 +93,10 @@ loud, entry.noise.current = entry.noise.current, Silent
 try:
     plan = entry._compile(json.loads(request))
     raw = entry._think(plan, entry.read(plan.statement))
-    groups = entry.group_by.groups([key.domain for key in plan.request.keys])
-    return json.dumps([[*group, *plan.texts(cell)] for group, cell in zip(groups, raw)])
+    domains, places = [key.domain for key in plan.request.keys], plan.request.places
+    groups = [[group[place] for place in places] for group in entry.group_by.groups(domains)]
+    order = entry.group_by.reading_order(domains, places)
+    return json.dumps([[*groups[number], *plan.texts(raw[number])] for number in order])
 finally:
     entry.noise.current = loud
 $$;

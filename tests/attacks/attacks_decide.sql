@@ -161,7 +161,7 @@ SELECT dp_decide('SELECT count(*) FROM {table} WHERE city = ''{table}''', 'adult
 == decide: braces as a column | simple DP003/42601/42703, direct DP003/42601/42703
 SELECT dp_decide('SELECT count(*) FROM adult WHERE {table} IS NOT NULL', 'adult_syn', 1e6)
 == decide: too long | simple DP003, direct DP003
-SELECT dp_decide('SELECT count(*) FROM adult WHERE city = ''' || repeat('x', 40000) || '''', 'adult_syn', 1e6)
+SELECT dp_decide('SELECT count(*) FROM adult WHERE city = ''' || repeat('x', 1200000) || '''', 'adult_syn', 1e6)
 == decide: too deep | simple DP003, direct DP003
 SELECT dp_decide('SELECT count(*) FROM adult WHERE ' || repeat('(', 5000) || 'true' || repeat(')', 5000), 'adult_syn', 1e6)
 == decide: nested without end | simple DP003, direct DP003

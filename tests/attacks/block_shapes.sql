@@ -422,7 +422,7 @@ DO $$ DECLARE n bigint; BEGIN n := ({block}); END $$
 UPDATE people SET age = ({block})
 == insert into a protected relation | 0 | 42501
 INSERT INTO people (id) {block}
-== execute inside create table as | 0 | DP003
+== execute inside create table as | 1 | ok
 PREPARE p AS {block}
 ---
 CREATE TEMP TABLE kept AS EXECUTE p

@@ -12,15 +12,8 @@ import pytest
 
 import fix_chance
 from fix_cluster import Cluster
+from fix_exact import EXACT
 
-EXACT = """
-CREATE FUNCTION public.exact(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$
-import json, plpy
-from pg_epsilon import entry
-plan = entry._compile(json.loads(request))
-return json.dumps([[row[k] for k in row.keys()] for row in plpy.execute(plan.statement)])
-$$
-"""
 STATEMENT = """
 CREATE FUNCTION public.statement(request jsonb) RETURNS text LANGUAGE plpython3u AS $$
 import json

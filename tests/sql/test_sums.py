@@ -12,16 +12,8 @@ import pytest
 
 import fix_chance
 from fix_cluster import Cluster
+from fix_exact import EXACT
 
-# As the superuser: the exact statistics of a request, which nobody else ever has.
-EXACT = """
-CREATE FUNCTION public.exact(request jsonb) RETURNS jsonb LANGUAGE plpython3u AS $$
-import json, plpy
-from pg_epsilon import entry
-plan = entry._compile(json.loads(request))
-return json.dumps([[row[k] for k in row.keys()] for row in plpy.execute(plan.statement)], default=int)
-$$
-"""
 PAY = """
 CREATE TABLE pay (id int PRIMARY KEY, dept text, amount numeric, rate float8, wide bigint, cents numeric(8,2));
 INSERT INTO pay SELECT i, (ARRAY['a','b','c'])[1 + i % 3], CASE WHEN i % 7 = 0 THEN NULL ELSE i * 1.25 - 40 END,
