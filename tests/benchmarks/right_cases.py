@@ -26,7 +26,7 @@ def cases() -> Row:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         tests = sorted(str(path) for path in (ROOT / "tests").glob("*/test_report*.py"))
-        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", *tests, f"--junitxml={report}"]
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *tests, f"--junitxml={report}"]
         subprocess.run(words, cwd=ROOT, check=False, stdout=sys.stderr)
         suites = list(ElementTree.parse(report).getroot().iter("testsuite"))  # noqa: S314  pytest wrote it
     counted = {name: sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors")}
