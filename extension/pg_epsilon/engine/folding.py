@@ -13,6 +13,11 @@ from pg_epsilon.query.expression import FoldError
 CANCEL = "57014"
 
 
+_SETTINGS = (
+    "SELECT set_config('DateStyle', $1, true), set_config('IntervalStyle', $2, true), set_config('TimeZone', $3, true)"
+)
+
+
 class Folding:
     """Evaluates SQL that names no protected relation. An error of PostgreSQL's is a `FoldError`; a cancel stays one.
 
@@ -45,13 +50,10 @@ class Folding:
             columns = [f"pg_typeof({e})::text AS t{i}, ({e})::text AS v{i}" for i, e in enumerate(expressions)]
             try:
                 with self._undone():
-                    self._set("DateStyle", f"ISO, {order}")
-                    self._set("IntervalStyle", str(settings.get("IntervalStyle") or "postgres"))
-                    self._set("TimeZone", str(settings.get("TimeZone") or "UTC"))
+                    style, zone = settings.get("IntervalStyle") or "postgres", settings.get("TimeZone") or "UTC"
+                    self._set(f"ISO, {order}", str(style), str(zone))
                     found = self._run(f"SELECT {', '.join(columns)}")[0]
-                    self._set("TimeZone", "UTC")
-                    self._set("DateStyle", "ISO, YMD")
-                    self._set("IntervalStyle", "iso_8601")
+                    self._set("ISO, YMD", "iso_8601", "UTC")
                     return [self._in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
             except Exception as error:
                 raise _fold_error(error) from None
@@ -63,8 +65,9 @@ class Folding:
             return value
         return str(self._execute("SELECT $1::timestamptz::text AS v", ["text"], [value])[0]["v"])
 
-    def _set(self, name: str, value: str) -> None:
-        self._execute("SELECT set_config($1, $2, true)", ["text", "text"], [name, value])
+    def _set(self, dates: str, intervals: str, zone: str) -> None:
+        """What the texts of moments and intervals depend on, by one statement."""
+        self._execute(_SETTINGS, ["text"] * 3, [dates, intervals, zone])
 
 
 def _fold_error(error: Exception) -> Exception:

@@ -38,6 +38,13 @@ _KNOWN = (
 )
 _OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnamespace = 11 AND o.oid < 16384"
 
+# The oid of its type and the bytes of its text, which nothing but the type's own output makes: a cast to text would cut
+# off what char(n) is padded with. NULL has no bytes.
+_TYPE_AND_SIZE = (
+    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ', CASE WHEN x IS NOT NULL"
+    " THEN pg_catalog.octet_length(pg_catalog.concat(x)) END) FROM (SELECT {sql} AS x) AS c)"
+)
+
 
 def computed(ctx: Context, node: Any, refused: DPError) -> Term:
     """The constant that a call or an operator on constants is. Raises `refused`, why it was not understood, otherwise.
@@ -127,15 +134,14 @@ def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> 
 
 def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
     """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
-    what = "the constant"
-    oid = ctx.folded(f"pg_catalog.pg_typeof({sql})::pg_catalog.oid::pg_catalog.text", node, what)
-    type_ = type_by_oid(int(oid or 0))
+    found = ctx.folded(_TYPE_AND_SIZE.format(sql=sql), node, "the constant")
+    oid, _, size = (found or "0").partition(" ")
+    type_ = type_by_oid(int(oid))
     if type_ is None:
         return None
     if type_.kind is Kind.TEXT:
-        size = ctx.folded(f"pg_catalog.octet_length({sql})::pg_catalog.text", node, what)
         if int(size or 0) > MAX_VALUE:
             raise ctx.refuse(node, "the constant becomes too long", "Shorten it.")
-        if size is None:
+        if not size:
             return untyped(None)
     return Term(sql, type_)
