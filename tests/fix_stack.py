@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,10 +129,16 @@ class Stack:
 
 
 @contextmanager
-def stack_at_work(**settings: str) -> Iterator[Stack]:
-    """Everything, started; stopped and deleted at the end."""
+def stack_at_work(prepare: Callable[[Cluster], object] | None = None, **settings: str) -> Iterator[Stack]:
+    """Everything, started; stopped and deleted at the end.
+
+    prepare: makes what is there beside the standard tables, before there is a facade, which then shows it without
+    another `pg-epsilon facade sync`.
+    """
     with private_cluster(**settings) as cluster:
         standard(cluster)
+        if prepare is not None:
+            prepare(cluster)
         stack = Stack(cluster, free_port())
         stack.configure()
         stack.build_facade()
