@@ -25,10 +25,7 @@ CREATE VIEW telling AS SELECT p.sex FROM people p JOIN secret USING (id);
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(VIEWS, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
+    with stack_at_work(lambda cluster: cluster.psql(VIEWS, user="boss")) as running:
         yield running
 
 

@@ -19,10 +19,8 @@ pytestmark = pytest.mark.chance(fix_chance.accuracy(2.5, 15))
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(
-            "CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001, planner => 'turbo')", user="boss"
-        )
+    enabled = "CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001, planner => 'turbo')"
+    with stack_at_work(lambda cluster: cluster.psql(enabled, user="boss")) as running:
         yield running
 
 

@@ -36,10 +36,7 @@ NEAR = 12_000
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(EARN, user="boss")
-        done = running.cli("facade", "sync")
-        assert done.returncode == 0, done.stderr
+    with stack_at_work(lambda cluster: cluster.psql(EARN, user="boss")) as running:
         yield running
 
 
