@@ -94,10 +94,17 @@ class Stack:
     def build_facade(self) -> None:
         """What `pg-epsilon facade create` and `sync` do, in this process: to start Python takes longer than they do."""
         self.cluster.execute(f"ALTER ROLE postgres PASSWORD '{PASSWORD}'")
+        self._run("facade create")
+        self._run("facade sync")
+
+    def sync(self) -> None:
+        """What `pg-epsilon facade sync` does, in this process, and a proxy that has heard of it."""
+        self._run("facade sync")
+        self._wait_for_policy()
+
+    def _run(self, action: str) -> None:
         config = dataclasses.replace(load(str(self.config)), admin=Admin(password=PASSWORD))
-        for action in ("facade create", "facade sync"):
-            status = asyncio.run(cli._COMMANDS[action](config, argparse.Namespace()))
-            assert status == 0, action
+        assert asyncio.run(cli._COMMANDS[action](config, argparse.Namespace())) == 0, action
 
     def start(self) -> None:
         with (self.cluster.folder / "proxy.log").open("ab") as out:

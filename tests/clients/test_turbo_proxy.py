@@ -88,8 +88,7 @@ def test_a_large_grid_earns_an_epoch_and_what_passes_is_free(stack: Stack, alice
     The epoch is open after some 30 of 80 answers. Should the test that opens it fail (1e-5), there is time for another.
     """
     stack.cluster.psql(EVEN.format(name="grid"), user="boss")
-    synced = stack.cli("facade", "sync")
-    assert synced.returncode == 0, synced.stderr
+    stack.sync()
     planned: list[str] = []
     passed: tuple[str, list[Any]] | None = None
     for a, b, c, d in product((2, 3, 4, 5, 6), (3, 4, 5, 6), (4, 5), (5, 6)):
