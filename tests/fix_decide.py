@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
 import psycopg
 
+from fix_cluster import Cluster
 from fix_stack import Stack, stack_at_work
 
 Connection = psycopg.Connection[Any]
@@ -56,13 +57,15 @@ CALL dp.register_synthetic('orders', 'orders_syn', provenance => 'declassified')
 
 
 @contextmanager
-def decide_stack(**settings: str) -> Iterator[Stack]:
-    """The whole product with the standard tables, and these."""
-    with stack_at_work(**settings) as running:
-        running.cluster.psql(TABLES + POLICY, user="boss")
-        synced = running.cli("facade", "sync")
-        if synced.returncode:
-            raise RuntimeError(synced.stderr)
+def decide_stack(*more: Callable[[Cluster], object], **settings: str) -> Iterator[Stack]:
+    """The whole product with the standard tables, and these. more: what is made besides, before there is a facade."""
+
+    def prepare(cluster: Cluster) -> None:
+        cluster.psql(TABLES + POLICY, user="boss")
+        for made in more:
+            made(cluster)
+
+    with stack_at_work(prepare, **settings) as running:
         yield running
 
 

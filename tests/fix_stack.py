@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,10 +94,17 @@ class Stack:
     def build_facade(self) -> None:
         """What `pg-epsilon facade create` and `sync` do, in this process: to start Python takes longer than they do."""
         self.cluster.execute(f"ALTER ROLE postgres PASSWORD '{PASSWORD}'")
+        self._run("facade create")
+        self._run("facade sync")
+
+    def sync(self) -> None:
+        """What `pg-epsilon facade sync` does, in this process, and a proxy that has heard of it."""
+        self._run("facade sync")
+        self._wait_for_policy()
+
+    def _run(self, action: str) -> None:
         config = dataclasses.replace(load(str(self.config)), admin=Admin(password=PASSWORD))
-        for action in ("facade create", "facade sync"):
-            status = asyncio.run(cli._COMMANDS[action](config, argparse.Namespace()))
-            assert status == 0, action
+        assert asyncio.run(cli._COMMANDS[action](config, argparse.Namespace())) == 0, action
 
     def start(self) -> None:
         with (self.cluster.folder / "proxy.log").open("ab") as out:
@@ -129,10 +136,16 @@ class Stack:
 
 
 @contextmanager
-def stack_at_work(**settings: str) -> Iterator[Stack]:
-    """Everything, started; stopped and deleted at the end."""
+def stack_at_work(prepare: Callable[[Cluster], object] | None = None, **settings: str) -> Iterator[Stack]:
+    """Everything, started; stopped and deleted at the end.
+
+    prepare: makes what is there beside the standard tables, before there is a facade, which then shows it without
+    another `pg-epsilon facade sync`.
+    """
     with private_cluster(**settings) as cluster:
         standard(cluster)
+        if prepare is not None:
+            prepare(cluster)
         stack = Stack(cluster, free_port())
         stack.configure()
         stack.build_facade()

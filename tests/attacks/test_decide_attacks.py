@@ -16,6 +16,7 @@ import pytest
 from attack_lines import Attack, Mallory, Seen, attacks
 
 import fix_chance
+from fix_cluster import Cluster
 from fix_decide import decide_stack, one
 from fix_stack import Stack
 
@@ -55,13 +56,14 @@ def _observe(mallory: Mallory, attack: Attack, owner: psycopg.Connection[Any]) -
     return seen
 
 
+def _prepare(cluster: Cluster) -> None:
+    cluster.psql(WORLD, user="boss")
+    cluster.psql(CHEAP)
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with decide_stack(autovacuum="off") as running:
-        running.cluster.psql(WORLD, user="boss")
-        running.cluster.psql(CHEAP)
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
+    with decide_stack(_prepare, autovacuum="off") as running:
         yield running
 
 

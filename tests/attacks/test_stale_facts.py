@@ -7,14 +7,13 @@ answer is within 900 of the truth but with probability 1e-19 (epsilon 0.05): a b
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
 import fix_chance
-from fix_stack import Stack, stack_at_work
+from fix_cluster import Cluster
 
 pytestmark = pytest.mark.chance(fix_chance.laplace(20, 900, 10))
 
@@ -45,14 +44,10 @@ CHANGES = {
 
 
 @pytest.fixture(scope="module")
-def changing() -> Iterator[Stack]:
-    with stack_at_work() as stack:
-        stack.cluster.psql(
-            "CALL dp.allot('alice', 'people', epsilon => 10);"
-            + "".join(WORLD.format(number) for number in range(len(CHANGES))),
-            user="boss",
-        )
-        yield stack
+def changing(cluster: Cluster) -> Cluster:
+    tables = "".join(WORLD.format(number) for number in range(len(CHANGES)))
+    cluster.psql("CALL dp.allot('alice', 'people', epsilon => 10);" + tables, user="boss")
+    return cluster
 
 
 def asked(session: psycopg.Connection[Any], question: str) -> int | str:
@@ -66,16 +61,16 @@ def asked(session: psycopg.Connection[Any], question: str) -> int | str:
 
 
 @pytest.mark.parametrize("number", range(len(CHANGES)), ids=CHANGES)
-def test_a_key_that_is_gone_bounds_nothing(changing: Stack, number: int) -> None:
+def test_a_key_that_is_gone_bounds_nothing(changing: Cluster, number: int) -> None:
     request = (
         "SELECT dp.dp_query(dp.dp_count_request('people', 'people.age <> {0}', epsilon => 0.05)"
         ' || \'{{"joins": [{{"schema": "public", "name": "towns{1}", "alias": "t", "on": "t.name = people.city"}}]}}\')'
         " #>> '{{rows,0,0}}'"
     )
-    with changing.cluster.connect("alice", tcp=True) as session:
+    with changing.connect("alice", tcp=True) as session:
         before = [asked(session, request.format(100 + count, number)) for count in range(3)]
         assert all(isinstance(answer, int) and answer < 2 * ROWS for answer in before), before
-        changing.cluster.psql(list(CHANGES.values())[number].format(number), user="boss")
+        changing.psql(list(CHANGES.values())[number].format(number), user="boss")
         time.sleep(0.1)
         after = [asked(session, request.format(200 + count, number)) for count in range(WARM)]
     assert all(isinstance(answer, str) or answer < 2 * ROWS for answer in after), after

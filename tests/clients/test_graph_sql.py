@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
+from fix_cluster import Cluster
 from fix_stack import Stack, stack_at_work
 from fix_tpch import load_graph, power_law_graph
 
@@ -27,16 +28,17 @@ SAME_TRIANGLES = (
 DEGREE = 64  # declared: no vertex has more edges
 
 
+def _prepare(cluster: Cluster) -> None:
+    load_graph(cluster, EDGES)
+    cluster.execute(
+        f"UPDATE dp.relation_policy SET max_rows_per_unit = {DEGREE} WHERE relation = 'edge'::regclass;"
+        "SELECT dp._bump_policy()"
+    )
+
+
 @pytest.fixture(scope="module")
 def graph() -> Iterator[Stack]:
-    with stack_at_work() as stack:
-        load_graph(stack.cluster, EDGES)
-        stack.cluster.execute(
-            f"UPDATE dp.relation_policy SET max_rows_per_unit = {DEGREE} WHERE relation = 'edge'::regclass;"
-            "SELECT dp._bump_policy()"
-        )
-        synced = stack.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
+    with stack_at_work(_prepare) as stack:
         yield stack
 
 

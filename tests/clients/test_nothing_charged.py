@@ -213,5 +213,4 @@ def test_a_relation_declared_by_halves_is_refused_for_nothing(stack: Stack, alic
 def follow(stack: Stack, calls: str) -> None:
     """What the owner does, and a proxy that has heard of it."""
     stack.cluster.psql(calls, user="boss")
-    synced = stack.cli("facade", "sync")
-    assert synced.returncode == 0, synced.stderr
+    stack.sync()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from fix_askers import ask_at_once
 from fix_ledger import one
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 ASKERS = 50
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work(max_connections="250") as running:
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 def test_fifty_askers_of_one_question_pay_once(stack: Stack) -> None:

@@ -10,24 +10,9 @@ import pytest
 
 import fix_chance
 from fix_ledger import no_charge, one, refused
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
-TABLES = """
-CREATE TABLE trips (id int PRIMARY KEY, uid int NOT NULL, city text, day date NOT NULL, paid boolean, "Zone" int);
-INSERT INTO trips SELECT k, k / 2, (ARRAY['Lyon','Metz',NULL])[1 + k % 3], date '2024-01-01' + k % 7, k % 2 = 0, k % 5
-FROM generate_series(0, 41) k;
-CALL dp.create_dataset('trips', unit => 'user', epsilon => 1000, default_epsilon => 70);
-CALL dp.protect('trips', 'trips', unit_column => 'uid', max_rows_per_unit => 2, max_rows => 100);
-CALL dp.describe_column('trips', 'id'); CALL dp.describe_column('trips', 'uid', bounds => '{0,1000}');
-CALL dp.describe_column('trips', 'city', domain => '{Lyon,Metz,Nice,Pau,Sète}');
-CALL dp.describe_column('trips', 'day', bounds => '{2024-01-01,2024-12-31}', nullable => false);
-CALL dp.describe_column('trips', 'paid'); CALL dp.describe_column('trips', 'Zone', bounds => '{0,9}');
-CALL dp.publish('trips');
-CREATE VIEW cities AS SELECT DISTINCT city FROM trips;
-CALL dp.publish('cities');
-CALL dp.allot('alice', 'trips', epsilon => 1000);
-"""
 MEANT = [
     "SELECT count(*) FROM (SELECT DISTINCT city FROM trips) AS t",
     "SELECT count(*) FROM (SELECT DISTINCT day FROM trips WHERE day < '2024-01-04') AS t",
@@ -72,11 +57,8 @@ DECLARED = [
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(TABLES, user="boss")
-        running.cli("facade", "sync")
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture(scope="module")

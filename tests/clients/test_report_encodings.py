@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import one, refused
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 EPSILON = 20
@@ -23,22 +22,11 @@ QUESTIONS = [
 ]
 # Two questions over 100 rows, and two over a table of words.
 pytestmark = pytest.mark.chance(fix_chance.laplace(1 / EPSILON, 0, 5))
-WORDS = """
-CREATE TABLE words (id int, word text NOT NULL);
-INSERT INTO words SELECT i, (ARRAY['\u0436', 'x'])[1 + i % 2] FROM generate_series(1, 50) i;
-CALL dp.protect('words', 'rep', max_rows => 1000);
-CALL dp.describe_column('words', 'word', domain => ARRAY['\u0436', 'x'], nullable => false);
-CALL dp.publish('words');
-"""
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text() + WORDS, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture

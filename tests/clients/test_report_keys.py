@@ -13,9 +13,8 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import one
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 EPSILON = 22
@@ -37,7 +36,6 @@ ZONED = [
     "date_trunc('month', tz AT TIME ZONE 'Asia/Kolkata' + interval '1 day')",
 ]
 DAYS = ["day - 1", "day + 3", "date_trunc('day', ts - interval '4 hours')", "(tz - interval '4 hours')::date"]
-OPEN = "CALL dp.describe_column('shop', 'at', bounds => '{08:00,18:00}', resolution => '1 hour', nullable => false)"
 TIMES = [
     "at",
     "extract(hour FROM at)",
@@ -82,13 +80,8 @@ average = pytest.mark.chance(fix_chance.beyond(25, 2))
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
-        running.cluster.psql(OPEN, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture(scope="module")

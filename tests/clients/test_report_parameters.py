@@ -11,9 +11,8 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import one
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 EPSILON = 20
@@ -34,12 +33,8 @@ pytestmark = pytest.mark.chance(fix_chance.laplace(1 / EPSILON, 0, len(LISTS) + 
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture(scope="module")

@@ -10,25 +10,22 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import charges, one, refused
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 from fix_waiting import soon
 
 Connection = psycopg.Connection[Any]
 EPSILON = 20
 ALL, SOME = "SELECT count(*) FROM shop", "SELECT count(*) FROM shop WHERE qty > $1"
-BY_STATE = "SELECT st, count(*) FROM shop GROUP BY st ORDER BY st"
+BY_STAGE = "SELECT st, count(*) FROM parcels GROUP BY st ORDER BY st"
+AT_STAGE = "SELECT count(*) FROM parcels WHERE st = $1"
 # Every count is the true one; the same question is asked many times and drawn once.
 pytestmark = pytest.mark.chance(fix_chance.laplace(1 / EPSILON, 0, 24))
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
-        _synced(running)
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture
@@ -203,19 +200,19 @@ async def test_asyncpg_prepares_and_sql_executes(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "ALTER TYPE state ADD VALUE 'late'",
-        "ALTER TYPE state RENAME VALUE 'late' TO 'later';"
-        " CALL dp.describe_column('shop', 'st', domain => ARRAY['open','paid','later'], nullable => false)",
+        "ALTER TYPE stage ADD VALUE 'late'",
+        "ALTER TYPE stage RENAME VALUE 'late' TO 'later';"
+        " CALL dp.describe_column('parcels', 'st', domain => ARRAY['open','paid','later'], nullable => false)",
     ],
 )
 def test_prepared_statements_follow_a_type_that_changes(stack: Stack, alice: Connection, change: str) -> None:
-    parsed(alice, "grouped", BY_STATE)
-    parsed(alice, "asked", "SELECT count(*) FROM shop WHERE st = $1")
-    alice.execute(f"PREPARE grouped_by_sql AS {BY_STATE}")
-    alice.execute("PREPARE asked_by_sql AS SELECT count(*) FROM shop WHERE st = $1")
+    parsed(alice, "grouped", BY_STAGE)
+    parsed(alice, "asked", AT_STAGE)
+    alice.execute(f"PREPARE grouped_by_sql AS {BY_STAGE}")
+    alice.execute(f"PREPARE asked_by_sql AS {AT_STAGE}")
     first = bound(alice, "grouped")
     assert bound(alice, "grouped_by_sql") == first
-    oid = "SELECT 'state'::regtype::oid"
+    oid = "SELECT 'stage'::regtype::oid"
     before = one(alice, oid)
     for statement in change.split(";"):
         stack.cluster.psql(statement, user="boss")

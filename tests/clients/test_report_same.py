@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import one
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 CONDITIONS = [
@@ -30,12 +29,8 @@ pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 20, 0, 3 + 2 * 6))
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import ROOT
 from fix_ledger import one
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 EPSILON = 20
@@ -68,12 +67,8 @@ pytestmark = pytest.mark.chance(
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql((ROOT / "tests/fixtures/reports.sql").read_text(), user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 import fix_chance
-from fix_cluster import PASSWORD, PRIVATE, ROOT
+from fix_cluster import PASSWORD, PRIVATE, ROOT, Cluster
 from fix_raw import RawClient, keys_of
 from fix_stack import Stack, stack_at_work
 from pg_epsilon_proxy.wire import messages
@@ -62,18 +62,18 @@ CALL dp.publish('{0}'); CALL dp.allot('alice', '{0}', epsilon => 1000);
 """
 
 
+def _prepare(cluster: Cluster) -> None:
+    names = [f"humans{number}" for number in range(1, COPIES + 1)]
+    cluster.psql(TYPES + "".join(TABLE.format(name) + POLICY.format(name) for name in names), user="boss")
+    cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
+    cluster.psql(TYPES + "".join(TABLE.format(name) for name in names), dbname=PLAIN)
+    cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    """A stack with COPIES relations humans1, humans2, ..., and database `plain` with a table humans1 and no policy."""
-    with stack_at_work() as running:
-        cluster = running.cluster
-        names = [f"humans{number}" for number in range(1, COPIES + 1)]
-        cluster.psql(TYPES + "".join(TABLE.format(name) + POLICY.format(name) for name in names), user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
-        cluster.psql(TYPES + "".join(TABLE.format(name) for name in names), dbname=PLAIN)
-        cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+    """A stack with COPIES relations humans1, humans2, ..., and database `plain` with the tables and no policy."""
+    with stack_at_work(_prepare) as running:
         yield running
 
 

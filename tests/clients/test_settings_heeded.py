@@ -27,6 +27,11 @@ CALLS = {
 }
 
 
+@pytest.fixture(scope="module")
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
+
+
 def connected(stack: Stack, way: str) -> psycopg.Connection[Any]:
     return stack.connect() if way == "proxy" else stack.cluster.connect("alice")
 

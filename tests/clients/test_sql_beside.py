@@ -10,26 +10,14 @@ from xml.etree import ElementTree
 import psycopg
 import pytest
 
-from fix_stack import Stack, stack_at_work
+from fix_stack import Stack
 
 Connection = psycopg.Connection[Any]
 
-VIEWS = """
-CREATE VIEW grown_ups AS SELECT id, age AS years, sex FROM people WHERE age >= 21;
-CREATE VIEW by_sex AS SELECT sex, count(*) AS n FROM grown_ups GROUP BY sex;
-CALL dp.publish('grown_ups'); CALL dp.publish('by_sex');
-CREATE TABLE secret (id int PRIMARY KEY, note text);
-CREATE VIEW telling AS SELECT p.sex FROM people p JOIN secret USING (id);
-"""
-
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(VIEWS, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        yield running
+def stack(reports_stack: Stack) -> Stack:
+    return reports_stack
 
 
 @pytest.fixture

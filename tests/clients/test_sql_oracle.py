@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 import fix_chance
-from fix_cluster import ROOT
+from fix_cluster import ROOT, Cluster
 from fix_stack import Stack, stack_at_work
 
 pytestmark = pytest.mark.chance(fix_chance.laplace(12, 300, 100))
@@ -114,17 +114,17 @@ def everything() -> tuple[str, str]:
     return tables, policy
 
 
+def _prepare(cluster: Cluster) -> None:
+    tables, policy = everything()
+    cluster.psql(tables + policy, user="boss")
+    cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
+    cluster.psql(tables, dbname=PLAIN)
+    cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        cluster = running.cluster
-        tables, policy = everything()
-        cluster.psql(tables + policy, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
-        cluster.psql(tables, dbname=PLAIN)
-        cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+    with stack_at_work(_prepare) as running:
         yield running
 
 

@@ -13,6 +13,7 @@ import pytest
 from psycopg import pq
 
 import fix_chance
+from fix_cluster import Cluster
 from fix_stack import Stack, stack_at_work
 
 pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 25, 0, 30))
@@ -64,19 +65,17 @@ CALL dp.publish('samples{0}'); CALL dp.allot('alice', 'samples{0}', epsilon => 1
 """
 
 
+def _prepare(cluster: Cluster) -> None:
+    tables = "CREATE TYPE mood AS ENUM ('sad', 'ok', 'glad');" + "".join(map(TABLE.format, range(COPIES)))
+    cluster.psql(tables + "".join(map(POLICY.format, range(COPIES))), user="boss")
+    cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
+    cluster.psql(tables, dbname=PLAIN)
+    cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        tables = "CREATE TYPE mood AS ENUM ('sad', 'ok', 'glad');" + "".join(
-            TABLE.format(number) for number in range(COPIES)
-        )
-        policy = "".join(POLICY.format(number) for number in range(COPIES))
-        running.cluster.psql(tables + policy, user="boss")
-        synced = running.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
-        running.cluster.execute(f"CREATE DATABASE {PLAIN}", dbname="postgres")
-        running.cluster.psql(tables, dbname=PLAIN)
-        running.cluster.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO alice", dbname=PLAIN)
+    with stack_at_work(_prepare) as running:
         yield running
 
 

@@ -63,10 +63,7 @@ EPSILON = 25
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Stack]:
-    with stack_at_work() as stack:
-        load_shop(stack.cluster)
-        synced = stack.cli("facade", "sync")
-        assert synced.returncode == 0, synced.stderr
+    with stack_at_work(load_shop) as stack:
         yield stack
 
 

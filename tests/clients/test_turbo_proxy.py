@@ -19,10 +19,8 @@ pytestmark = pytest.mark.chance(fix_chance.accuracy(2.5, 15))
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(
-            "CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001, planner => 'turbo')", user="boss"
-        )
+    enabled = "CALL dp.enable_turbo('people', '{sex,city,age}', 0.05, 0.001, planner => 'turbo')"
+    with stack_at_work(lambda cluster: cluster.psql(enabled, user="boss")) as running:
         yield running
 
 
@@ -90,8 +88,7 @@ def test_a_large_grid_earns_an_epoch_and_what_passes_is_free(stack: Stack, alice
     The epoch is open after some 30 of 80 answers. Should the test that opens it fail (1e-5), there is time for another.
     """
     stack.cluster.psql(EVEN.format(name="grid"), user="boss")
-    synced = stack.cli("facade", "sync")
-    assert synced.returncode == 0, synced.stderr
+    stack.sync()
     planned: list[str] = []
     passed: tuple[str, list[Any]] | None = None
     for a, b, c, d in product((2, 3, 4, 5, 6), (3, 4, 5, 6), (4, 5), (5, 6)):

@@ -36,10 +36,7 @@ NEAR = 12_000
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
-        running.cluster.psql(EARN, user="boss")
-        done = running.cli("facade", "sync")
-        assert done.returncode == 0, done.stderr
+    with stack_at_work(lambda cluster: cluster.psql(EARN, user="boss")) as running:
         yield running
 
 
@@ -286,7 +283,7 @@ def test_a_matrix_comes_from_the_sessions_own_table(alice: Analyst) -> None:
 def test_thresholds_come_from_a_public_table(stack: Stack, alice: Analyst) -> None:
     stack.cluster.psql("CREATE TABLE steps (t int); INSERT INTO steps VALUES (500), (250), (1000)", user="boss")
     stack.cluster.psql("CALL dp.publish('steps', kind => 'public')", user="boss")
-    assert stack.cli("facade", "sync").returncode == 0
+    stack.sync()
     with stack.connect() as conn:
         rows = conn.execute(
             "SELECT high_edge FROM dp_sum_workload('earn', 'pay', ARRAY(SELECT t::numeric FROM steps ORDER BY t),"
