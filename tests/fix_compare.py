@@ -70,6 +70,9 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "beforehand": Statement(
         "EXPLAIN SELECT * FROM dp_compare('f', 'x')",
-        lambda rows: any("stored release" in (row[0] or "") for row in rows),
+        lambda rows: all(
+            any(words in (row[0] or "") for row in rows)
+            for words in ("path: stored release", "charge, worst: nothing", "dp_compare(compare => ", "release => '")
+        ),
     ),
 }

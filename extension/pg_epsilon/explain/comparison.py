@@ -201,16 +201,15 @@ def told(asked: Comparison) -> tuple[dict[str, Any], list[str]]:
         "confidence": confidence,
         "simultaneous": asked.released,
     }
-    promise = (
-        f"holds for all comparisons of {asked.released} groups at once"
-        if asked.released is not None
-        else "holds for groups named before the release was seen"
-    )
-    sentences = [f"{found.verdict}: the interval ({found.method}, {confidence}) {promise}"]
     if found.approximate:
-        sentences.append("the interval is approximate")
+        promise = "the interval is approximate"
+    elif asked.released is None:
+        promise = f"the interval holds at {confidence} for groups named before the release was seen"
+    else:
+        promise = f"the interval holds at {confidence} for all comparisons of {asked.released} groups at once"
+    sentences = [f"{found.verdict}, {promise}"]
     if found.note:
-        sentences.append(found.note)
+        sentences.append(found.note[0].lower() + found.note[1:].removesuffix("."))
     return facts, [*sentences, "a difference is no cause"]
 
 

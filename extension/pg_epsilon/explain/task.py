@@ -33,7 +33,7 @@ class CompareTask(Task[Comparison]):
         return compile_comparison(asked, named(head.document), head.releases, confidence)
 
     def free(self, asked: Comparison) -> Free:
-        return Free("stored release", asked.stored.as_of)
+        return Free("stored release", asked.stored.as_of, f"interval by {asked.interval.method}")
 
     def prepare(self, request: Request, asked: Comparison, alone: Alone) -> tuple[Choice, ...]:
         return ()

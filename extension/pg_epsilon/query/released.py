@@ -44,10 +44,14 @@ class Releases(Protocol):
 
 
 class Free(NamedTuple):
-    """Where an answer comes from that reads no row: its path, and of when it is; None: of now."""
+    """Where an answer comes from that reads no row.
+
+    as_of: of when it is; None: of now. mechanism: how it follows from what was released; None: the path says it.
+    """
 
     path: str
     as_of: str | None = None
+    mechanism: str | None = None
 
 
 class _None:
