@@ -14,7 +14,7 @@ from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 from pg_epsilon.explain.image import image, outward
 from pg_epsilon.explain.quantiles import above, joint_square, sidak
 
-BOUNDED = "The convolution was too long to be added up: the interval is valid and a little too wide."
+BOUNDED = "The exact law was too long to be added up: the interval is valid, and wider than need be."
 RANGE = "A count is too small for its noise: of that average only its declared range is known."
 UNDEFINED = "The expression is undefined, or without a bound, somewhere in the intervals of its answers."
 
