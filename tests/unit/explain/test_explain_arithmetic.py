@@ -1,4 +1,4 @@
-"""Expressions of released answers: what is read, what is refused, and that their intervals are never too narrow."""
+"""Expressions of released answers: what is read and refused; intervals are never too narrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from explain_forms import NONE, gaussian, halves, laplace
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain import arithmetic
-from pg_epsilon.explain.arithmetic import DEPTH, LENGTH, Answer, Constant, Node, Operation, parse, used, value
+from pg_epsilon.explain.arithmetic import (
+    DEPTH,
+    LENGTH,
+    Answer,
+    Constant,
+    Node,
+    Operation,
+    parse,
+    used,
+    value,
+)
 from pg_epsilon.explain.averages import fieller
 from pg_epsilon.explain.forms import Barred, Noise
 from pg_epsilon.explain.image import image, outward
@@ -135,7 +145,8 @@ def test_only_named_answers_count() -> None:
     cells = (gaussian(80, 2.0), gaussian(-9, 5.0), gaussian(40, 2.0))
     z = two_sided(0.025) * 2 + 0.5
     found = compare(Question(cells, expression="o1 * o3"))
-    assert (found.low, found.high) == pytest.approx(((80 - z) * (40 - z), (80 + z) * (40 + z)), rel=1e-12)
+    assert found.low == pytest.approx((80 - z) * (40 - z), rel=1e-12)
+    assert found.high == pytest.approx((80 + z) * (40 + z), rel=1e-12)
     assert found.difference == 3200
 
 
@@ -170,10 +181,11 @@ def test_a_mixture_of_counts_and_averages_holds_at_the_plain_level() -> None:
     low, high = fieller(mean, 0.05 / 9)
     margin = two_sided(0.05 / 9) * 2 + 0.5
     found = compare(Question((count, mean), expression="o1 * o2", simultaneous=9))
-    assert (found.low, found.high) == pytest.approx(((80 - margin) * low, (80 + margin) * high), rel=1e-9)
+    assert found.low == pytest.approx((80 - margin) * low, rel=1e-9)
+    assert found.high == pytest.approx((80 + margin) * high, rel=1e-9)
 
 
-@pytest.mark.parametrize("text", ["o1 / o2", "ln(o2)", "1 / (o2 - o2)", "exp(o1) * ln(o2 * o2 - 1)", "exp(1000 * o1)"])
+@pytest.mark.parametrize("text", ["o1 / o2", "ln(o2)", "1 / (o2 - o2)", "ln(-o2)", "exp(99 * o1)"])
 def test_what_is_undefined_or_unbounded_somewhere_says_so(text: str) -> None:
     found = compare(Question((gaussian(80, 2.0), gaussian(3, 2.0)), expression=text))
     assert found.high == math.inf
@@ -200,21 +212,23 @@ def exact(node: Node, answers: list[Fraction]) -> Fraction:
     first, second = parts
     if node.symbol == "/":
         return first / second
-    return first + second if node.symbol == "+" else first - second if node.symbol == "-" else first * second
+    if node.symbol == "*":
+        return first * second
+    return first + second if node.symbol == "+" else first - second
 
 
 def some_tree(source: random.Random, depth: int) -> Node:
     if depth == 0 or source.random() < 0.2:
-        return (
-            Answer(source.randrange(3)) if source.random() < 0.7 else Constant(Fraction(source.randrange(-99, 99), 10))
-        )
+        answer, constant = Answer(source.randrange(3)), Fraction(source.randrange(-99, 99), 10)
+        return answer if source.random() < 0.7 else Constant(constant)
+    first = some_tree(source, depth - 1)
     if source.random() < 0.1:
-        return Operation("-", (some_tree(source, depth - 1),))
-    return Operation(source.choice("+-*/"), (some_tree(source, depth - 1), some_tree(source, depth - 1)))
+        return Operation("-", (first,))
+    return Operation(source.choice("+-*/"), (first, some_tree(source, depth - 1)))
 
 
 def test_an_image_holds_every_point_exactly() -> None:
-    """1,000 trees: corners and points within, in rational arithmetic; a point where it is undefined means no bound."""
+    """1,000 trees in rational arithmetic; one that is undefined at a point has no bound."""
     source, bounded = random.Random(29), 0
     for _ in range(1000):
         tree, box = some_tree(source, 4), []
@@ -244,11 +258,13 @@ def test_functions_are_rounded_outwards() -> None:
         assert low < middle < high
         assert high - low <= most * math.ulp(middle)
     assert image(parse("exp(o1)", 1), [(-2000.0, -1000.0)])[0] == 0
-    assert image(parse("exp(o1)", 1), [(1000.0, 2000.0)]) == (math.nextafter(math.nextafter(math.inf, 0), 0), math.inf)
+    low, high = image(parse("exp(o1)", 1), [(1000.0, 2000.0)])
+    assert (math.isfinite(low), low > 1e308, high) == (True, True, math.inf)
 
 
 def test_a_fraction_is_rounded_outwards() -> None:
-    for number in (Fraction(1, 3), Fraction(-1, 3), Fraction(10**400), Fraction(-(10**400)), Fraction(5)):
+    for text in ("1/3", "-1/3", "1e400", "-1e400", "5"):
+        number = Fraction(text)
         low, high = outward(number, number)
         assert low == -math.inf or Fraction(low) <= number
         assert high == math.inf or number <= Fraction(high)
