@@ -21,6 +21,9 @@ MISS_MIN = Fraction(1, 10**9)
 GROUPS_MAX = 100_000
 """Largest number of released keys among which a question is chosen."""
 
+LARGEST = Fraction(10**100)
+"""Largest weight or constant; 1 / LARGEST is the smallest but 0."""
+
 WORK = 2_000_000
 """Operations of a bootstrap, at most."""
 
@@ -86,7 +89,8 @@ class Asked:
             weights = tuple(given[i] for i in chosen)
         _check_keys(question, len(chosen))
         forms = tuple(question.groups[i] for i in chosen)
-        constant, allowed = Fraction(question.constant), 1 - Fraction(question.confidence)
+        constant = _number(question.constant, "the constant")
+        allowed = 1 - Fraction(question.confidence)
         how = question.method, allowed, question.simultaneous, question.replicates
         asked = cls(forms, weights, tree, constant, *how)
         asked._check_method()
@@ -208,7 +212,18 @@ def _weights(question: Question) -> tuple[Fraction, ...]:
     if question.weights is None or len(question.weights) != size:
         hint = "Two answers alone are compared without weights."
         _refuse("the question needs one weight for each answer", hint)
-    return tuple(map(Fraction, question.weights))
+    return tuple(_number(weight, "a weight") for weight in question.weights)
+
+
+def _number(value: Fraction, name: str) -> Fraction:
+    """0 or a number of middling size, of which doubles and their squares are no trouble."""
+    try:
+        exact = Fraction(value)
+    except (ValueError, OverflowError):  # NaN and infinity, of a float or a Decimal
+        exact = LARGEST * 2
+    if exact and not 1 / LARGEST <= abs(exact) <= LARGEST:
+        raise DPError(OUT_OF_RANGE, f"{name} must be 0, or 1e-100 to 1e100 in size", "Change units.")
+    return exact
 
 
 def _refuse(message: str, hint: str) -> NoReturn:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from pg_epsilon.explain.roots import crossing
 
-WORK = 100_000
+WORK = 60_000
 """Additions that an exact convolution may take in each direction; above it a bound is given."""
 
 SEPARATED = 24
@@ -21,7 +21,7 @@ SEPARATED = 24
 _GUARD = 1 + 1e-12  # tails are rounded up by more than their arithmetic may be wrong
 _APART = 1e-6  # scales nearer than this are taken for the larger one
 _LEAST = 0.02  # scales below it are taken for it: the noise is 0 but for e^-50
-_LOST = 36.0  # e^-36 of mass may leave an array and not come back
+_LOST = 23.0  # e^-23 of what may be missed leaves an array and does not come back
 
 
 def single(scale: float, miss: float) -> int:
@@ -123,14 +123,15 @@ def _convolution(scales: Sequence[float], weights: Sequence[int], miss: float, h
     return t
 
 
-def bound(scales: Sequence[float], weights: Sequence[int], miss: float) -> float:
+def bound(scales: Sequence[float], weights: Sequence[float], miss: float) -> float:
     """t with Pr[|sum w_i Z_i| > t] <= miss, a lattice step for each unit of weight too large.
 
-    Z is floor(E_1) - floor(E_2) of two exponentials, and E_1 - E_2 is continuous Laplace noise less
-    than 1 away. The sum of those has Pr[|.| > t] = sum_j e^(-t/c_j) prod_{i != j} c_j^2/(c_j^2 -
-    c_i^2), c_i = scale times |w_i|, where all c differ; equal ones are made larger by 1/10,000
-    each, which moves no mass inwards (all laws are symmetric with one peak: Birnbaum 1948). More
-    than SEPARATED draws: Chernoff's bound, which is some 40 % too wide at 95 %.
+    The weights need not be integers. Z is floor(E_1) - floor(E_2) of two exponentials, and E_1 -
+    E_2 is continuous Laplace noise less than 1 away. The sum of those has Pr[|.| > t] = sum_j
+    e^(-t/c_j) prod_{i != j} c_j^2/(c_j^2 - c_i^2), c_i = scale times |w_i|, where all c differ;
+    equal ones are made larger by 1/10,000 each, which moves no mass inwards (all laws are symmetric
+    with one peak: Birnbaum 1948). More than SEPARATED draws: Chernoff's bound, which is some 40 %
+    too wide at 95 %.
     """
     c = sorted(s * abs(w) for s, w in zip(scales, weights, strict=True))
     steps = float(sum(abs(w) for w in weights))

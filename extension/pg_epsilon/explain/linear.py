@@ -22,6 +22,9 @@ PAIRS_SHARE, CELLS_SHARE, WEIGHTS_SHARE = 0.5, 0.25, 0.25
 LAPLACE_SHARE = 0.5
 """Of Laplace cells: what pairs may miss, and what single cells may."""
 
+INTEGER = 10**12
+"""Integers that a convolution has at most for coefficients."""
+
 BOUND = "convolution (bound)"
 """The rule's name where the convolution was not added up."""
 
@@ -57,10 +60,15 @@ def cell_by_cell(terms: Sequence[Term], miss: float) -> float:
 
 
 def convolution(terms: Sequence[Term], miss: float) -> tuple[float, bool]:
-    """By the law of the sum of all draws of Laplace cells, and whether it is exact."""
+    """By the law of the sum of all draws of Laplace cells, and whether it is exact.
+
+    Coefficients whose common denominator, or whose integers, are above INTEGER have a bound.
+    """
+    scales = tuple(cell.noise.scale for _, cell in terms)
     common = math.lcm(*(a.denominator for a, _ in terms))
-    weights = tuple(int(a * common) for a, _ in terms)
-    t, exact = laplace.combination(tuple(cell.noise.scale for _, cell in terms), weights, miss)
+    if common > INTEGER or max(abs(a) for a, _ in terms) * common > INTEGER:
+        return laplace.bound(scales, [float(a) for a, _ in terms], miss), False
+    t, exact = laplace.combination(scales, tuple(int(a * common) for a, _ in terms), miss)
     return t / common, exact
 
 

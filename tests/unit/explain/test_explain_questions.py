@@ -10,6 +10,7 @@ import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from explain_forms import gaussian, halves, laplace
@@ -214,6 +215,14 @@ def test_too_long_a_convolution_is_said() -> None:
     assert "wider" in (found.note or "")
 
 
+def test_weights_of_many_digits_are_bounded() -> None:
+    """Near the convolution of the same weights with one digit."""
+    plain = compare(Question(TRIPS, (Fraction(1), Fraction("-0.3"), Fraction(-1, 2))))
+    found = compare(Question(TRIPS, (Fraction(1), Fraction(-3 * 10**30 - 1, 10**31), Fraction(-1, 2))))
+    assert (plain.method, found.method) == ("convolution", "convolution (bound)")
+    assert half_width(plain) <= half_width(found) <= 1.01 * half_width(plain) + 2
+
+
 def test_forms_are_made_from_estimators() -> None:
     """With the noise as it was drawn, and the average as it was shown."""
     how = Additive(1, 1, rho=Decimal("0.5"))
@@ -253,6 +262,7 @@ def redrawn(groups: Forms, expression: str | None = None, replicates: int = 2000
 
 
 OF_AVERAGES = ("box", "box_tight", "fieller", "joint")
+SIZES: tuple[Any, ...] = (10**101, Fraction(1, 10**101), Decimal("NaN"), Decimal("-Infinity"))
 LEVELS = ("0", "1", "-1", "2", "0.9999999999")
 
 
@@ -281,6 +291,8 @@ LEVELS = ("0", "1", "-1", "2", "0.9999999999")
         (Question(COUNTS[:2], (Fraction(0),) * 2), OUT_OF_RANGE, "not 0"),
         (Question(COUNTS[:2], expression="2 + 3"), OUT_OF_RANGE, "not 0"),
         (Question(COUNTS[:2], expression="o3"), OUT_OF_RANGE, "numbered"),
+        *((Question(COUNTS[:2], (w, Fraction(1))), OUT_OF_RANGE, "units") for w in SIZES),
+        *((Question(COUNTS[:2], constant=c), OUT_OF_RANGE, "units") for c in SIZES),
         (Question(COUNTS[:2], simultaneous=1), OUT_OF_RANGE, "all keys"),
         (Question(COUNTS[:2], simultaneous=100_001), OUT_OF_RANGE, "all keys"),
         *(
