@@ -1,4 +1,4 @@
-"""Arithmetic of released answers as an analyst writes it: o1, o2, … are the answers (dpxplain.md §5.3)."""
+"""Arithmetic of released answers o1, o2, … as an analyst writes it (dpxplain.md §5.3)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return Operation("-", (self.node(operand, depth + 1),))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SYMBOLS:
-                return Operation(_SYMBOLS[type(op)], (self.node(left, depth + 1), self.node(right, depth + 1)))
+                operands = self.node(left, depth + 1), self.node(right, depth + 1)
+                return Operation(_SYMBOLS[type(op)], operands)
             case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in _FUNCTIONS:
                 return Operation(_FUNCTIONS[name], (self.node(inner, depth + 1),))
         _refuse("the expression cannot contain this", where)
@@ -103,7 +104,7 @@ class _Reader:
         """The decimal that is written, not the double that Python reads."""
         written = self.text[tree.col_offset : tree.end_col_offset]
         if not _CONSTANT.fullmatch(written):
-            _refuse("a constant is a plain decimal number of at most 60 digits on either side", where)
+            _refuse("a constant is a decimal number of 60 digits on either side, at most", where)
         return Constant(Fraction(written))
 
     def answer(self, name: str, where: int) -> Answer:
@@ -146,8 +147,8 @@ def renumbered(node: Node, places: Mapping[int, int]) -> Node:
 
 def divisors(node: Node) -> frozenset[int]:
     """The answers that stand somewhere below a division's line."""
-    below = [part.operands[1] for part in walk(node) if isinstance(part, Operation) and part.symbol == "/"]
-    return frozenset(index for part in below for index in used(part))
+    parts = [part for part in walk(node) if isinstance(part, Operation) and part.symbol == "/"]
+    return frozenset(index for part in parts for index in used(part.operands[1]))
 
 
 _POINT: dict[str, Callable[..., float]] = {
@@ -160,7 +161,7 @@ _POINT: dict[str, Callable[..., float]] = {
 
 
 def value(node: Node, answers: Sequence[float]) -> float:
-    """The expression at one point, in doubles; NaN where it is undefined or too large for a double."""
+    """The expression at one point, in doubles; NaN where it is undefined or no double holds it."""
     try:
         return _value(node, answers)
     except (ZeroDivisionError, ValueError, OverflowError):

@@ -16,10 +16,13 @@ from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 METHODS = ("auto", "box", "box_tight", "fieller", "joint", "bootstrap")
 
 MISS_MIN = Fraction(1, 10**9)
-"""Smallest 1 - confidence."""
+"""Smallest confidence, and smallest 1 - confidence."""
 
 GROUPS_MAX = 100_000
 """Largest number of released keys among which a question is chosen."""
+
+LARGEST = Fraction(10**100)
+"""Largest weight or constant; 1 / LARGEST is the smallest but 0."""
 
 WORK = 2_000_000
 """Operations of a bootstrap, at most."""
@@ -27,11 +30,11 @@ WORK = 2_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: sum of weights * answers - constant, or an expression of the answers less the constant.
+    """What is asked: sum of weights * answers, or an expression of them; less a constant.
 
     groups: distinct released answers (of one that is named twice, the sum of its weights). weights:
     one for each; of 0, the group is not looked at; None: 1, -1 of two groups, 1 of one. expression:
-    `arithmetic.parse`, without weights. method: of METHODS. confidence: in (0, 1), at most 1 -
+    `arithmetic.parse`, without weights. method: of METHODS. confidence: MISS_MIN to 1 -
     MISS_MIN. simultaneous: None if the question was fixed before the release; else the number of
     released keys of that aggregate (of several aggregates: the sum), because names chosen after
     looking are chosen for their noise. replicates: of the bootstrap.
@@ -53,9 +56,10 @@ def is_gaussian_average(form: Form) -> bool:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that was checked: the groups that it looks at, and a tree, or weights, none of them 0, for them.
+    """A question that was checked: the groups that it looks at, with a tree or with weights.
 
-    allowed: 1 - confidence. groups: among how many keys it was chosen; None: it was fixed before.
+    weights: none of them 0. allowed: 1 - confidence. groups: among how many keys it was chosen;
+    None: it was fixed before.
     """
 
     forms: tuple[Form, ...]
@@ -75,7 +79,7 @@ class Asked:
         weights: tuple[Fraction, ...] = ()
         if question.expression is not None:
             if question.weights is not None:
-                _refuse("an expression has no weights beside it", "Write the weights into the expression.")
+                _refuse("an expression stands without weights", "Write them into the expression.")
             tree = arithmetic.parse(question.expression, len(question.groups))
             chosen = arithmetic.used(tree)
             tree = arithmetic.renumbered(tree, {old: new for new, old in enumerate(chosen)})
@@ -85,7 +89,8 @@ class Asked:
             weights = tuple(given[i] for i in chosen)
         _check_keys(question, len(chosen))
         forms = tuple(question.groups[i] for i in chosen)
-        constant, allowed = Fraction(question.constant), 1 - Fraction(question.confidence)
+        constant = _number(question.constant, "the constant")
+        allowed = 1 - Fraction(question.confidence)
         how = question.method, allowed, question.simultaneous, question.replicates
         asked = cls(forms, weights, tree, constant, *how)
         asked._check_method()
@@ -104,7 +109,8 @@ class Asked:
     def _check_method(self) -> None:
         """DP003 where the method is for other answers than these."""
         if self.method == "bootstrap":
-            size = 1 + len(self.forms) if self.tree is None else sum(1 for _ in arithmetic.walk(self.tree))
+            tree = () if self.tree is None else arithmetic.walk(self.tree)
+            size = max(1 + len(self.forms), sum(1 for _ in tree))
             if size * self.replicates > WORK:
                 raise DPError(
                     OUT_OF_RANGE,
@@ -114,16 +120,19 @@ class Asked:
         if self.is_auto:
             return
         if self.tree is not None:
-            _refuse(f"method {self.method} is not for expressions", "Leave method out, or ask for 'bootstrap'.")
+            self._unfit("is not for expressions", "or ask for 'bootstrap'")
         if not all(isinstance(form, (Halves, Pair)) for form in self.forms):
-            _refuse(f"method {self.method} is for averages", "Leave method out: counts and sums have one exact rule.")
-        if self.method == "joint":
-            if not self.is_pair:
-                _refuse("method joint is for the difference of two averages", "Leave method out, or ask for 'fieller'.")
-            if not all(map(is_gaussian_average, self.forms)):
-                _refuse("method joint is for Gaussian noise", "Leave method out, or ask for 'fieller'.")
-        elif self.method != "fieller" and any(isinstance(form, Pair) for form in self.forms):
-            _refuse(f"method {self.method} is for averages of a sum and a count", "Leave method out.")
+            self._unfit("is for averages", "because counts and sums have one exact rule")
+        if self.method == "joint" and not self.is_pair:
+            self._unfit("is for the difference of two averages", "or ask for 'fieller'")
+        if self.method == "joint" and not all(map(is_gaussian_average, self.forms)):
+            self._unfit("is for Gaussian noise", "or ask for 'fieller'")
+        of_pairs = any(isinstance(form, Pair) for form in self.forms)
+        if self.method in ("box", "box_tight") and of_pairs:
+            self._unfit("is for averages of a sum and a count", "or ask for 'fieller'")
+
+    def _unfit(self, why: str, instead: str) -> NoReturn:
+        _refuse(f"method {self.method} {why}", f"Leave method out, {instead}.")
 
     def divides(self) -> list[tuple[Form, bool]]:
         """The groups, each with whether it stands below a division's line."""
@@ -152,7 +161,8 @@ class Asked:
     def _combined(self, values: Sequence[float]) -> float:
         if self.tree is not None:
             return arithmetic.value(self.tree, values) - float(self.constant)
-        return sum(float(w) * x for w, x in zip(self.weights, values, strict=True)) - float(self.constant)
+        parts = (float(w) * x for w, x in zip(self.weights, values, strict=True))
+        return sum(parts) - float(self.constant)
 
 
 def _shown(form: Form) -> Fraction | None:
@@ -161,18 +171,18 @@ def _shown(form: Form) -> Fraction | None:
     if isinstance(form, Linear):
         return Fraction(form.cell.value) * form.step
     if isinstance(form, Halves) and form.shown is None:
-        count = Fraction(form.count.value)
-        return (Fraction(form.centre) + Fraction(form.total.value) / count) * form.step if count else None
+        total, count = Fraction(form.total.value), Fraction(form.count.value)
+        return (Fraction(form.centre) + total / count) * form.step if count else None
     return None if form.shown is None else form.shown * form.step
 
 
 def _check_numbers(question: Question) -> None:
     if question.method not in METHODS:
         _refuse(f"there is no method {question.method[:40]!r}", f"Methods: {', '.join(METHODS)}.")
-    if not MISS_MIN <= 1 - Fraction(question.confidence) < 1:
+    if not MISS_MIN <= Fraction(question.confidence) <= 1 - MISS_MIN:
         raise DPError(
             OUT_OF_RANGE,
-            "confidence must be greater than 0 and at most 0.999999999",
+            "confidence must lie between 0.000000001 and 0.999999999",
             "Usual values of confidence: 0.95, 0.99.",
         )
     if question.replicates not in bootstrap.REPLICATES:
@@ -185,7 +195,8 @@ def _check_numbers(question: Question) -> None:
 
 def _check_keys(question: Question, chosen: int) -> None:
     if not chosen:
-        raise DPError(OUT_OF_RANGE, "the question looks at no answer", "Give one weight at least that is not 0.")
+        hint = "Give one weight at least that is not 0."
+        raise DPError(OUT_OF_RANGE, "the question looks at no answer", hint)
     if question.simultaneous is not None and not chosen <= question.simultaneous <= GROUPS_MAX:
         raise DPError(
             OUT_OF_RANGE,
@@ -199,8 +210,20 @@ def _weights(question: Question) -> tuple[Fraction, ...]:
     if question.weights is None and 1 <= size <= 2:
         return (Fraction(1), Fraction(-1))[:size]
     if question.weights is None or len(question.weights) != size:
-        _refuse("the question needs one weight for each answer", "Two answers alone are compared without weights.")
-    return tuple(map(Fraction, question.weights))
+        hint = "Two answers alone are compared without weights."
+        _refuse("the question needs one weight for each answer", hint)
+    return tuple(_number(weight, "a weight") for weight in question.weights)
+
+
+def _number(value: Fraction, name: str) -> Fraction:
+    """0 or a number of middling size, of which doubles and their squares are no trouble."""
+    try:
+        exact = Fraction(value)
+    except (ValueError, OverflowError):  # NaN and infinity, of a float or a Decimal
+        exact = LARGEST * 2
+    if exact and not 1 / LARGEST <= abs(exact) <= LARGEST:
+        raise DPError(OUT_OF_RANGE, f"{name} must be 0, or 1e-100 to 1e100 in size", "Change units.")
+    return exact
 
 
 def _refuse(message: str, hint: str) -> NoReturn:

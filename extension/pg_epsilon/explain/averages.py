@@ -1,4 +1,4 @@
-"""Intervals of one average, each a function of the probability that it may miss; units of the value.
+"""Intervals of one average, each a function of what it may miss; in units of the value.
 
 All of them lie in the declared range, but for `box`. A group without rows has no true average:
 nothing is promised about it.
@@ -20,8 +20,7 @@ EVERYTHING: Ends = (-math.inf, math.inf)
 
 
 def noise_is_gaussian(form: Average) -> bool:
-    cells = [form.noise] if isinstance(form, Pair) else [form.total.noise, form.count.noise]
-    return all(noise.is_gaussian for noise in cells)
+    return (form.noise if isinstance(form, Pair) else form.total.noise).is_gaussian
 
 
 def whole(form: Average) -> Ends:
@@ -30,18 +29,20 @@ def whole(form: Average) -> Ends:
 
 
 def box(form: Halves, miss: float) -> Ends:
-    """The image of total and count within their margins; both ends infinite if the count's hold 0 (dpxplain.md §5.2).
+    """The image of total and count within their margins (dpxplain.md §5.2).
 
-    miss: of each of the two. Not cut to the declared range: as in the paper.
+    Both ends are infinite if the count's interval holds 0, or lies below it. miss: of each of the
+    two. Not cut to the declared range: as in the paper.
     """
     total, (low, high) = form.total.interval(miss), form.count.interval(miss)
     return _valued(form, *_quotient(total, low, high)) if low > 0 else EVERYTHING
 
 
 def box_tight(form: Halves, miss: float) -> Ends:
-    """`box` within the declared range, for a count that is 1 at least where its interval holds 0 (dpxplain.md §5.2).
+    """`box` within the declared range (dpxplain.md §5.2).
 
-    The whole range if the count's interval is below 1, or if the image misses the range.
+    The count is taken to be 1 at least where its interval holds 0. The whole range if the count's
+    interval is below 1, or if the image misses the range.
     """
     total, (low, high) = form.total.interval(miss), form.count.interval(miss)
     if high < 1:
@@ -69,11 +70,11 @@ def _inside(form: Average, ends: Ends) -> Ends:
 
 
 def fieller(form: Average, miss: float) -> Ends:
-    """Fieller's interval: every average that the released numbers do not contradict (dpxplain.md §5.2).
+    """Fieller's interval: every average that is not contradicted (dpxplain.md §5.2).
 
     miss: of the interval. Halves: {theta: |S - (theta - centre) C| <= t + half a step of S +
     |theta - centre| half a step of C}; t is z sqrt(sigma_S^2 + (theta - centre)^2 sigma_C^2), or
-    the quantile of the mixture of two Laplace laws with scales b_S and |theta - centre| b_C. A pair:
+    the quantile of the mixture of two Laplace laws of scales b_S and |theta - centre| b_C. A pair:
     the same of |(1 - theta) A - theta B|, theta in [0, 1] (better-answers.md §2.2). The whole range
     where the count is too small for the set to be an interval, or where the set misses the range.
     """
@@ -84,12 +85,13 @@ def fieller(form: Average, miss: float) -> Ends:
     return _laplace_pair(form, miss) if isinstance(form, Pair) else _laplace_halves(form, miss)
 
 
+Excess = Callable[[float], float]
 End = Callable[[float], float | None]
-"""z → an end of the interval of all averages within z deviations and the half steps; None: it has no such end."""
+"""z to an end of all averages within z deviations and the half steps; None: there is no end."""
 
 
 def clamped(limits: Ends, end: float | None, otherwise: float) -> float:
-    """An end of a Gaussian interval moved into the declared range; `otherwise` where there is none."""
+    """An end moved into the declared range; `otherwise` where there is none."""
     return otherwise if end is None else min(max(end, limits[0]), limits[1])
 
 
@@ -122,7 +124,8 @@ def _largest(total: float, form: Halves) -> End:
     positive if and only if the left is below the right at x = 0.
     """
     count, half = form.count.number, form.count.noise.half
-    s, s_scale, c_scale = total + form.total.noise.half, form.total.noise.scale, form.count.noise.scale
+    s, s_scale = total + form.total.noise.half, form.total.noise.scale
+    c_scale = form.count.noise.scale
 
     def end(z: float) -> float | None:
         spread, wide = z * s_scale, z * c_scale
@@ -154,7 +157,7 @@ def _from_share(form: Pair, share: float) -> float:
 
 
 def _laplace_halves(form: Halves, miss: float) -> Ends:
-    """The tail of S - x C at the half steps falls away from S / C if C - h_C > b_C ln(1/miss): two ends at most.
+    """With Laplace noise: the tail falls away from S / C to both sides if C - h_C > b_C ln(1/miss).
 
     Because t(a, b) grows with b by ln(1/miss) at most for each unit.
     """
@@ -188,8 +191,8 @@ def _laplace_pair(form: Pair, miss: float) -> Ends:
     return _inside(form, (_from_share(form, found[0]), _from_share(form, found[1])))
 
 
-def _around(excess: Callable[[float], float], middle: float, low: float, high: float) -> Ends | None:
-    """Where `excess` > 0 within [low, high]; it falls from `middle` to both sides. None: nowhere."""
+def _around(excess: Excess, middle: float, low: float, high: float) -> Ends | None:
+    """Where `excess` > 0 within [low, high]; it falls away from `middle`. None: nowhere."""
     inner = min(max(middle, low), high)
     if excess(inner) <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Bias-corrected percentiles of redrawn noise: an approximate interval that promises nothing (dpxplain.md §5.4)."""
+"""Bias-corrected percentiles of redrawn noise, which promise nothing (dpxplain.md §5.4)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ REPLICATES = range(100, 100_001)
 CLEAR = 5
 """Deviations that a count, or what stands below a division's line, has to be above 0."""
 
+Statistic = Callable[[Sequence[float]], float]
 Draws = Callable[[int], Sequence[float]]
 _NORMAL = NormalDist()
 
@@ -50,7 +51,7 @@ def value_at(form: Form, numbers: Sequence[float]) -> float:
 
 
 def check(form: Form, divides: bool) -> None:
-    """DP005 unless an average's count, or an answer that divides, is 5 deviations from 0; a count above it."""
+    """DP005 unless the count of an average, or an answer that divides, is 5 deviations off 0."""
     cells = cells_of(form)
     if isinstance(form, Linear):
         clear = not divides or abs(form.cell.number) >= CLEAR * _deviation(form.cell)
@@ -62,7 +63,7 @@ def check(form: Form, divides: bool) -> None:
     if not clear:
         raise DPError(
             OUT_OF_RANGE,
-            f"a released count is not {CLEAR} deviations of its noise above 0: its noise cannot be redrawn",
+            f"a count is not {CLEAR} deviations of its noise above 0: it cannot be redrawn",
             "Leave method out, or compare larger groups.",
         )
 
@@ -73,7 +74,7 @@ def _deviation(cell: Cell) -> float:
 
 
 def interval(
-    cells: Sequence[Cell], statistic: Callable[[Sequence[float]], float], miss: float, replicates: int, draws: Draws
+    cells: Sequence[Cell], statistic: Statistic, miss: float, replicates: int, draws: Draws
 ) -> tuple[float, float]:
     """The ends by `replicates` redrawn vectors of released numbers.
 
@@ -84,7 +85,9 @@ def interval(
     """
     centre = statistic([cell.number for cell in cells])
     normals = iter(draws(replicates * len(cells)))
-    found = (statistic([cell.number + _scaled(cell, next(normals)) for cell in cells]) for _ in range(replicates))
+    found = []
+    for _ in range(replicates):
+        found.append(statistic([cell.number + _scaled(cell, next(normals)) for cell in cells]))
     drawn = sorted(x for x in found if math.isfinite(x))
     size = len(drawn)
     if not size:
@@ -105,9 +108,10 @@ def _scaled(cell: Cell, normal: float) -> float:
 
 
 def public_draws(seed: str) -> Draws:
-    """Standard normals that the seed alone determines: no privacy rests on them, and an equal question finds the same.
+    """Standard normals that the seed alone determines, so that an equal question finds the same.
 
-    SHAKE-256 of the seed, eight bytes a number, by the inverse of the normal distribution function.
+    No privacy rests on them. SHAKE-256 of the seed, eight bytes a number, by the inverse of the
+    normal distribution function.
     """
 
     def draws(size: int) -> list[float]:
@@ -119,4 +123,5 @@ def public_draws(seed: str) -> Draws:
 
 def _normals(stream: bytes) -> Iterator[float]:
     for start in range(0, len(stream), 8):
-        yield _NORMAL.inv_cdf(((int.from_bytes(stream[start : start + 8], "big") >> 12) + 0.5) / 2**52)
+        bits = int.from_bytes(stream[start : start + 8], "big") >> 12
+        yield _NORMAL.inv_cdf((bits + 0.5) / 2**52)

@@ -1,4 +1,4 @@
-"""What a released answer is made of: noisy integers with the law of their noise, or an answer with a bar.
+"""What a released answer is made of: noisy integers and the law of their noise, or a bar.
 
 Everything here is public: released integers and the parameters of the noise. The four forms are
 what one answer can be; each is in lattice units but for `Barred`.
@@ -25,11 +25,11 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one cell: discrete Laplace (scale: that of p = e^(-1/scale)) or discrete Gaussian (scale: sigma).
+    """Noise of one cell: discrete Laplace, or discrete Gaussian.
 
-    scale: lattice units, > 0. half_step: half of the distance of the values that the noise can
-    take, because quantiles of continuous laws cover too little without it: 1/2, or 0 for
-    continuous noise.
+    scale: of Pr[Z = k] proportional to e^(-|k|/scale), or sigma; lattice units, > 0. half_step:
+    half of the distance of the values that the noise can take, because quantiles of continuous laws
+    cover too little without it: 1/2, or 0 for continuous noise.
     """
 
     family: Literal["laplace", "gaussian"]
@@ -54,9 +54,10 @@ class Noise:
         return float(self.half_step)
 
     def margin(self, miss: float) -> float:
-        """The noise is further from 0 than this with probability `miss` at most; lattice units, 0 < miss < 1.
+        """The noise is further from 0 than this with probability `miss` at most, 0 < miss < 1.
 
-        Laplace: the exact margin of the lattice. Gaussian: z sigma and half a step.
+        In lattice units. Laplace: the exact margin of the lattice. Gaussian: z sigma and half a
+        step.
         """
         if self.is_gaussian:
             return two_sided(miss) * self.scale + self.half
@@ -94,10 +95,11 @@ class Linear:
 
 @dataclass(frozen=True)
 class Halves:
-    """An average: (centre + total / count) * step, total of the values less the centre (dpxplain.md §4).
+    """An average: (centre + total / count) * step (dpxplain.md §4).
 
-    low, high: the range of the values, centre: in it; all three in lattice units. shown: the
-    average that the analyst was shown, in lattice units; None: the plain quotient.
+    total: of the values less the centre. low, high: the range of the values, centre: in it; all
+    three in lattice units. shown: the average that the analyst was shown, in lattice units; None:
+    the plain quotient.
     """
 
     total: Cell
@@ -108,9 +110,13 @@ class Halves:
     centre: Exact = 0
     shown: Fraction | None = None
 
+    def __post_init__(self) -> None:
+        if self.total.noise.family != self.count.noise.family:
+            raise ValueError("total and count have noise of one family")
+
     @classmethod
     def of(cls, average: Average, raw: Sequence[int]) -> Halves:
-        """From an estimator and its two released integers; `shown` as Average.present has it, before its rounding."""
+        """From an estimator and its two released integers; `shown`: as presented, not rounded."""
         total, count = Cell(raw[0], Noise.of(average.total)), Cell(raw[1], Noise.of(average.count))
         quotient = average.centre + Fraction(raw[0], max(raw[1], 1))
         shown = min(max(quotient, Fraction(average.low)), Fraction(average.high))
@@ -119,9 +125,10 @@ class Halves:
 
 @dataclass(frozen=True)
 class Pair:
-    """An average released as two sums a of (v - low), b of (high - v) with equal noise (better-answers.md §1.1).
+    """An average as two sums, a of (v - low) and b of (high - v) (better-answers.md §1.1).
 
-    The average is (low + (high - low) a / (a + b)) * step; low, high: lattice units.
+    Both have the same noise. The average is (low + (high - low) a / (a + b)) * step; low, high:
+    lattice units.
     """
 
     a: Exact
@@ -136,12 +143,13 @@ class Pair:
         whole = Fraction(self.a) + Fraction(self.b)
         if not whole:
             return None
-        return Fraction(self.low) + (Fraction(self.high) - Fraction(self.low)) * Fraction(self.a) / whole
+        low, high = Fraction(self.low), Fraction(self.high)
+        return low + (high - low) * Fraction(self.a) / whole
 
 
 @dataclass(frozen=True)
 class Barred:
-    """An answer without cells of its own, with its error bar; in units of the value, not of a lattice.
+    """An answer without cells of its own, with its error bar; in units of the value.
 
     low, high: ends of the bar, also infinite. confidence: that the true value lies in it, in
     (0, 1). uniform: the bars of all answers of this source hold together with that confidence, as

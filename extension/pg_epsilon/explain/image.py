@@ -1,4 +1,4 @@
-"""Interval arithmetic, rounded outwards: the image of a box is never too narrow (dpxplain.md §5.3)."""
+"""Interval arithmetic, rounded outwards: an image is never too narrow (dpxplain.md §5.3)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ Ends = tuple[float, float]
 
 
 def image(node: Node, box: Sequence[Ends]) -> Ends:
-    """An interval that holds the expression at every point of the box; both ends infinite if it is undefined at one.
+    """An interval that holds the expression at every point of the box.
 
-    box: the interval of each answer, by index; ends may be infinite. Every operation is rounded
-    outwards. An answer that stands twice counts twice: nothing is simplified.
+    Both ends are infinite if the expression is undefined at a point. box: the interval of each
+    answer, by index; ends may be infinite. Every operation is rounded outwards. An answer that
+    stands twice counts twice: nothing is simplified.
     """
     found = _image(node, box)
     return (-math.inf, math.inf) if found is None else found

@@ -12,24 +12,24 @@ from functools import lru_cache
 
 from pg_epsilon.explain.roots import crossing
 
-WORK = 100_000
+WORK = 60_000
 """Additions that an exact convolution may take in each direction; above it a bound is given."""
 
 SEPARATED = 24
-"""Draws at most of which the continuous law is added up exactly; above it Chernoff's bound is given."""
+"""Draws of which the continuous law is added up at most; above it Chernoff's bound is given."""
 
 _GUARD = 1 + 1e-12  # tails are rounded up by more than their arithmetic may be wrong
 _APART = 1e-6  # scales nearer than this are taken for the larger one
 _LEAST = 0.02  # scales below it are taken for it: the noise is 0 but for e^-50
-_LOST = 36.0  # e^-36 of mass may leave an array and not come back
+_LOST = 23.0  # e^-23 of what may be missed leaves an array and does not come back
 
 
 def single(scale: float, miss: float) -> int:
     """The smallest t >= 0 with Pr[|Z| > t] = 2 p^(t+1)/(1+p) <= miss."""
     rest = 1 + math.exp(-1 / scale)
-    t = max(0, math.ceil(scale * math.log(2 / (miss * rest)) - 1))
+    t, step = max(0, math.ceil(scale * math.log(2 / (miss * rest)) - 1)), 1
     while 2 * math.exp(-(t + 1) / scale) / rest * _GUARD > miss:
-        t += 1
+        t, step = t + step, 2 * step  # more than once only where a step is below the guard
     return t
 
 
@@ -74,8 +74,12 @@ def _unequal_tail(larger: float, smaller: float) -> Callable[[int], float]:
 
 
 @lru_cache(maxsize=256)
-def combination(scales: tuple[float, ...], weights: tuple[int, ...], miss: float) -> tuple[float, bool]:
-    """(t, exact): Pr[|sum w_i Z_i| > t] <= miss for independent Z_i; the smallest such integer where exact.
+def combination(
+    scales: tuple[float, ...],
+    weights: tuple[int, ...],
+    miss: float,
+) -> tuple[float, bool]:
+    """(t, exact) with Pr[|sum w_i Z_i| > t] <= miss, Z_i independent; exact: the smallest such t.
 
     scales: > 0; weights: integers other than 0; 1e-9 <= miss < 1. Exact: one draw; two of equal
     |weight|; else if a convolution on the lattice takes at most WORK additions a direction.
@@ -96,7 +100,7 @@ def combination(scales: tuple[float, ...], weights: tuple[int, ...], miss: float
 
 
 def _convolution(scales: Sequence[float], weights: Sequence[int], miss: float, half: int) -> int:
-    """By recursive filters on -half..half: 1/((1 - p z^k)(1 - p z^-k)) is sum p^|j| z^kj / (1 - p^2).
+    """By recursive filters on -half..half: sum p^|j| z^kj = (1 - p^2)/((1 - p z^k)(1 - p/z^k)).
 
     What leaves the array is lost, so the law inside is never overstated: the tail, 1 minus that, is
     never understated.
@@ -119,14 +123,15 @@ def _convolution(scales: Sequence[float], weights: Sequence[int], miss: float, h
     return t
 
 
-def bound(scales: Sequence[float], weights: Sequence[int], miss: float) -> float:
-    """t with Pr[|sum w_i Z_i| > t] <= miss, at most a lattice step for each unit of weight too large.
+def bound(scales: Sequence[float], weights: Sequence[float], miss: float) -> float:
+    """t with Pr[|sum w_i Z_i| > t] <= miss, a lattice step for each unit of weight too large.
 
-    Z is floor(E_1) - floor(E_2) of two exponentials, and E_1 - E_2 is continuous Laplace noise less
-    than 1 away. The sum of those has Pr[|.| > t] = sum_j e^(-t/c_j) prod_{i != j} c_j^2/(c_j^2 -
-    c_i^2), c_i = scale times |w_i|, where all c differ; equal ones are made larger by 1/10,000
-    each, which moves no mass inwards (all laws are symmetric with one peak: Birnbaum 1948). More
-    than SEPARATED draws: Chernoff's bound, which is some 40 % too wide at 95 %.
+    The weights need not be integers. Z is floor(E_1) - floor(E_2) of two exponentials, and E_1 -
+    E_2 is continuous Laplace noise less than 1 away. The sum of those has Pr[|.| > t] = sum_j
+    e^(-t/c_j) prod_{i != j} c_j^2/(c_j^2 - c_i^2), c_i = scale times |w_i|, where all c differ;
+    equal ones are made larger by 1/10,000 each, which moves no mass inwards (all laws are symmetric
+    with one peak: Birnbaum 1948). More than SEPARATED draws: Chernoff's bound, which is some 40 %
+    too wide at 95 %.
     """
     c = sorted(s * abs(w) for s, w in zip(scales, weights, strict=True))
     steps = float(sum(abs(w) for w in weights))
@@ -145,18 +150,19 @@ def bound(scales: Sequence[float], weights: Sequence[int], miss: float) -> float
             shares.append(share)
 
         def excess(t: float) -> float:
-            tail = sum((a * (Decimal(-t) / x).exp() for a, x in zip(shares, exact, strict=True)), Decimal(0))
-            return math.log(max(float(tail), 1e-300) * _GUARD / miss)
+            parts = [a * (Decimal(-t) / x).exp() for a, x in zip(shares, exact, strict=True)]
+            return math.log(max(float(sum(parts)), 1e-300) * _GUARD / miss)
 
         return crossing(excess, 0.0, _chernoff(c, miss)) + steps
 
 
 def _chernoff(c: Sequence[float], miss: float) -> float:
-    """min over 0 < u < 1/max c of (ln(2/miss) - sum ln(1 - c_i^2 u^2))/u: each u gives a bound; by golden section."""
+    """The least of (ln(2/miss) - sum ln(1 - c_i^2 u^2))/u, u < 1/max c: each is a bound."""
     largest = max(c)
 
     def value(u: float) -> float:
-        return (math.log(2 / miss) - sum(math.log1p(-((x / largest * u) ** 2)) for x in c)) / u * largest
+        moments = sum(math.log1p(-((x / largest * u) ** 2)) for x in c)
+        return (math.log(2 / miss) - moments) / u * largest
 
     low, high, golden = 1e-6, 1 - 1e-9, (math.sqrt(5) - 1) / 2
     for _ in range(60):
@@ -166,9 +172,9 @@ def _chernoff(c: Sequence[float], miss: float) -> float:
 
 
 def mixed_tail(t: float, a: float, b: float) -> float:
-    """Pr[|a X + b Y| > t] of two unit Laplace X and Y, a, b >= 0, a + b > 0 (better-answers.md §2.2).
+    """Pr[|a X + b Y| > t] of two unit Laplace X, Y; a, b >= 0, a + b > 0 (better-answers.md §2.2).
 
-    (a^2 e^(-t/a) - b^2 e^(-t/b))/(a^2 - b^2), written so that it keeps its digits where a is near b.
+    (a^2 e^(-t/a) - b^2 e^(-t/b))/(a^2 - b^2), written so that it keeps its digits for a near b.
     """
     if t <= 0:
         return 1.0

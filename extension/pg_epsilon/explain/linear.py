@@ -1,4 +1,4 @@
-"""Margins of weighted sums of counts and sums: each rule is a function of the probability that it may miss.
+"""Margins of weighted sums of counts and sums, each rule a function of what it may miss.
 
 A term is a coefficient (weight times step) and a cell; margins are in units of the value. The noise
 of the cells is independent.
@@ -17,10 +17,13 @@ from pg_epsilon.explain.quantiles import all_weights, sidak, studentised_range, 
 Term = tuple[Fraction, Cell]
 
 PAIRS_SHARE, CELLS_SHARE, WEIGHTS_SHARE = 0.5, 0.25, 0.25
-"""Of Gaussian cells of one aggregate: what pairs, single cells and all weights may miss of 1 - confidence."""
+"""Of 1 - confidence: what pairs, single cells and all weights of Gaussian cells may miss."""
 
 LAPLACE_SHARE = 0.5
 """Of Laplace cells: what pairs may miss, and what single cells may."""
+
+INTEGER = 10**12
+"""Integers that a convolution has at most for coefficients."""
 
 BOUND = "convolution (bound)"
 """The rule's name where the convolution was not added up."""
@@ -37,7 +40,7 @@ def steps(terms: Sequence[Term]) -> float:
 
 
 def normal(terms: Sequence[Term], miss: float) -> float:
-    """z sqrt(sum (a sigma)^2) and the half steps: one question, fixed before the release (dpxplain.md §5.1)."""
+    """z sqrt(sum (a sigma)^2) and half steps: one question, fixed beforehand (dpxplain.md §5.1)."""
     return two_sided(miss) * deviation(terms) + steps(terms)
 
 
@@ -47,7 +50,7 @@ def studentised(terms: Sequence[Term], miss: float, groups: int) -> float:
 
 
 def any_weights(terms: Sequence[Term], miss: float, groups: int) -> float:
-    """All weighted sums of so many Gaussian cells hold at once: sqrt(chi-square of that many degrees)."""
+    """All weighted sums of so many Gaussian cells hold at once: the root of their chi-square."""
     return all_weights(miss, groups) * deviation(terms) + steps(terms)
 
 
@@ -57,10 +60,15 @@ def cell_by_cell(terms: Sequence[Term], miss: float) -> float:
 
 
 def convolution(terms: Sequence[Term], miss: float) -> tuple[float, bool]:
-    """The exact law of the sum of all draws of Laplace cells, and whether it was exact (`laplace.combination`)."""
+    """By the law of the sum of all draws of Laplace cells, and whether it is exact.
+
+    Coefficients whose common denominator, or whose integers, are above INTEGER have a bound.
+    """
+    scales = tuple(cell.noise.scale for _, cell in terms)
     common = math.lcm(*(a.denominator for a, _ in terms))
-    weights = tuple(int(a * common) for a, _ in terms)
-    t, exact = laplace.combination(tuple(cell.noise.scale for _, cell in terms), weights, miss)
+    if common > INTEGER or max(abs(a) for a, _ in terms) * common > INTEGER:
+        return laplace.bound(scales, [float(a) for a, _ in terms], miss), False
+    t, exact = laplace.combination(scales, tuple(int(a * common) for a, _ in terms), miss)
     return t / common, exact
 
 

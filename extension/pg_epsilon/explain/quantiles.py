@@ -1,4 +1,4 @@
-"""Quantiles of the normal law that comparisons need; each is a function of the probability that it may miss.
+"""Quantiles of the normal law that comparisons need, each a function of what it may miss.
 
 All are pure functions of public parameters, computed in plain Python (importing scipy takes a
 second and a half, and every session imports anew) and kept for the session. A miss is 1 minus a
@@ -33,7 +33,7 @@ def two_sided(miss: float) -> float:
 
 
 def sidak(miss: float, groups: int) -> float:
-    """The miss of each of so many independent events if one of them at least may miss with `miss`."""
+    """What each of so many independent events may miss if all together may miss with `miss`."""
     return -math.expm1(math.log1p(-miss) / groups)
 
 
@@ -49,10 +49,11 @@ def studentised_range(miss: float, groups: int) -> float:
 
 
 def _range_tail(q: float, groups: int) -> float:
-    """Pr[max - min > q] = G int phi(z) (Phi(z)^(G-1) - (Phi(z) - Phi(z - q))^(G-1)) dz, z the largest.
+    """Pr[max - min > q]: G int phi(z) (Phi(z)^n - (Phi(z) - Phi(z - q))^n) dz, n = G - 1.
 
-    Every term is positive, so that a small tail is as exact as a large one. The rule of trapezoids
-    converges faster than any power for what is analytic and falls at both ends like this.
+    z is the largest. Every term is positive, so that a small tail is as exact as a large one. The
+    rule of trapezoids converges faster than any power for what is analytic and falls at both ends
+    like this.
     """
     n, total, step = groups - 1, 0.0, 1 / 16
     start = q / 2 - 9
@@ -81,7 +82,7 @@ def joint_square(miss: float, groups: int) -> float:
 
 
 def _joint_tail(c: float, groups: int) -> float:
-    """The probability above, in three positive parts: max > r; 0 < max <= r; max <= 0, with r^2 = c.
+    """The same tail in three positive parts: max > r; 0 < max <= r; max <= 0, with r^2 = c.
 
     In the second the largest is x = r sin t, and some other is below -r cos t.
     """
@@ -105,9 +106,13 @@ def all_weights(miss: float, groups: int) -> float:
     All weighted sums of the cells hold at once: |sum w_t Z_t| <= r |w| for every w, because the
     noise vector is no longer than r (Cauchy-Schwarz).
     """
-    wide = groups + 2 * math.sqrt(groups * -math.log(miss)) - 2 * math.log(miss)  # Laurent and Massart
-    square = crossing(lambda x: _log_ratio(_gamma_tail(groups / 2, x / 2), miss), 0.0, wide * (1 + 1e-12))
-    return math.sqrt(square)
+    size = -math.log(miss)
+    wide = groups + 2 * math.sqrt(groups * size) + 2 * size  # Laurent and Massart 2000
+
+    def excess(x: float) -> float:
+        return _log_ratio(_gamma_tail(groups / 2, x / 2), miss)
+
+    return math.sqrt(crossing(excess, 0.0, wide * (1 + 1e-12)))
 
 
 def _gamma_tail(a: float, x: float) -> float:

@@ -1,4 +1,4 @@
-"""Is a difference of released answers real? Post-processing of one release: it reads no data and costs nothing.
+"""Is a difference of released answers real? Post-processing: it reads no data and costs nothing.
 
 dpxplain.md §5. What is promised: the true value of the weighted sum, or of the expression, lies
 between `low` and `high` with the confidence that was asked for; over the noise alone.
@@ -15,7 +15,7 @@ from pg_epsilon.explain.valid import Valid
 
 __all__ = ["METHODS", "Interval", "Question", "compare", "level", "verdict"]
 
-APPROXIMATE = "The ends are redrawn noise and promise nothing; the verdict is that of method 'auto'."
+APPROXIMATE = "The ends are redrawn noise and promise nothing; the verdict is that of 'auto'."
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Interval:
 
 
 def verdict(low: float, high: float) -> str:
-    """'yes' if the whole interval is above 0, 'the other way round' if below, else 'cannot tell' (dpxplain.md §5.5)."""
+    """'yes' if the interval is above 0, 'the other way round' if below (dpxplain.md §5.5)."""
     return "yes" if low > 0 else "the other way round" if high < 0 else "cannot tell"
 
 
@@ -48,10 +48,10 @@ def level(confidence: Fraction, groups: int, simultaneous: int | None) -> Fracti
 def compare(question: Question, draws: bootstrap.Draws | None = None) -> Interval:
     """The interval and the verdict of a question.
 
-    draws: n → n standard normals, for method 'bootstrap'; None: those of a public generator, seeded
-    by the released numbers. Errors: DP003 where the method does not fit the answers, or where the
-    expression or the weights cannot be read; DP005 for a number out of its range, and for a
-    bootstrap of counts below 5 deviations of their noise.
+    draws: n to n standard normals, for method 'bootstrap'; None: those of a public generator,
+    seeded by the released numbers. Errors: DP003 where the method does not fit the answers, or
+    where the expression or the weights cannot be read; DP005 for a number out of its range, and for
+    a bootstrap of counts below 5 deviations of their noise.
     """
     asked = Asked.of(question)
     (low, high), method, note = Valid(asked).answer()
@@ -60,7 +60,7 @@ def compare(question: Question, draws: bootstrap.Draws | None = None) -> Interva
 
 
 def _redrawn(asked: Asked, valid: Interval, draws: bootstrap.Draws | None) -> Interval:
-    """Ends by the bootstrap, the verdict by the valid interval: the bootstrap alone decides nothing."""
+    """Ends by the bootstrap, the verdict by the interval that holds, because the ends do not."""
     for form, divides in asked.divides():
         bootstrap.check(form, divides)
     cells = [cell for form in asked.forms for cell in bootstrap.cells_of(form)]

@@ -11,10 +11,10 @@ _POINTS = 16
 
 
 def crossing(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a decreasing f changes its sign: a point of [low, high] at which f <= 0, within 4 ulp of one with f > 0.
+    """Where a decreasing f changes its sign: a point of [low, high] with f <= 0.
 
-    `low` if f(low) <= 0, `high` if f(high) > 0. Method: Chandrupatla's, inverse quadratic
-    interpolation that falls back to halving.
+    Within 4 ulp there is one with f > 0. `low` if f(low) <= 0, `high` if f(high) > 0. Method:
+    Chandrupatla's, inverse quadratic interpolation that falls back to halving.
     """
     a, fa, b, fb = high, f(high), low, f(low)
     if fb <= 0 or fa > 0:
@@ -65,6 +65,7 @@ def _legendre() -> tuple[tuple[float, float], ...]:
 
 
 def panels(low: float, high: float, count: int) -> list[tuple[float, float]]:
-    """Points and weights that integrate over [low, high]: `count` equal panels of 16 points each."""
+    """Points and weights that integrate over [low, high]: equal panels of 16 points each."""
     half = (high - low) / count / 2
-    return [(low + half * (2 * i + 1 + x), half * weight) for i in range(count) for x, weight in _legendre()]
+    middles = [low + half * (2 * i + 1) for i in range(count)]
+    return [(at + half * x, half * weight) for at in middles for x, weight in _legendre()]

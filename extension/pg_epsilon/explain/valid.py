@@ -14,9 +14,10 @@ from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 from pg_epsilon.explain.image import image, outward
 from pg_epsilon.explain.quantiles import above, joint_square, sidak
 
-BOUNDED = "The convolution was too long to be added up: the interval is valid and a little too wide."
+BOUNDED = "The exact law was too long to add up: the interval is valid, and wider than need be."
+EMPTY = "The interval of a count holds 0: nothing follows by method box."
 RANGE = "A count is too small for its noise: of that average only its declared range is known."
-UNDEFINED = "The expression is undefined, or without a bound, somewhere in the intervals of its answers."
+UNDEFINED = "Somewhere in the intervals of its answers the expression is undefined or unbounded."
 
 Found = tuple[Ends, str, str | None]
 """An interval, the name of its rule, and a sentence or None."""
@@ -24,7 +25,7 @@ Found = tuple[Ends, str, str | None]
 
 @dataclass(frozen=True)
 class Valid:
-    """Averages whose names come after the release keep one promise too, whatever is asked about them.
+    """Averages that are named after the release keep one promise too, whatever is asked of them.
 
     With Gaussian noise that is the joint region, from which each average's own interval follows
     (at the root of `joint_square`); with Laplace noise every average at 1 - (1 - confidence) / G.
@@ -53,7 +54,8 @@ class Valid:
         middle = sum((a * Fraction(cell.value) for a, cell in terms), -asked.constant)
         found, method = linear.margin(terms, float(asked.allowed), asked.groups)
         margin = Fraction(found)
-        return outward(middle - margin, middle + margin), method, BOUNDED if method == linear.BOUND else None
+        note = BOUNDED if method == linear.BOUND else None
+        return outward(middle - margin, middle + margin), method, note
 
     def by_region(self, weights: tuple[Fraction, ...]) -> Found:
         """The difference of two averages with Gaussian noise."""
@@ -79,7 +81,8 @@ class Valid:
         asked, box = self.asked, self.intervals()
         shifted = arithmetic.Operation("-", (tree, arithmetic.Constant(asked.constant)))
         ends = image(shifted if asked.constant else tree, box)
-        return ends, "interval arithmetic", UNDEFINED if math.isinf(ends[1] - ends[0]) else self._note(box)
+        note = UNDEFINED if math.isinf(ends[1] - ends[0]) else self._note(box)
+        return ends, "interval arithmetic", note
 
     def _name(self) -> str:
         forms = self.asked.forms
@@ -90,9 +93,12 @@ class Valid:
         return "fieller" if self.asked.is_auto else self.asked.method
 
     def _note(self, box: list[Ends]) -> str | None:
-        pairs = zip(self.asked.forms, box, strict=True)
-        unknown = any(isinstance(form, (Halves, Pair)) and averages.whole(form) == ends for form, ends in pairs)
-        return RANGE if unknown else None
+        if averages.EVERYTHING in box and self.asked.method == "box":
+            return EMPTY
+        for form, ends in zip(self.asked.forms, box, strict=True):
+            if isinstance(form, (Halves, Pair)) and averages.whole(form) == ends:
+                return RANGE
+        return None
 
     def intervals(self) -> list[Ends]:
         """One for each group, all of which hold at once with the confidence asked for."""
@@ -105,8 +111,8 @@ class Valid:
         bars = [form for form in asked.forms if isinstance(form, Barred)]
         own = [1 - Fraction(bar.confidence) for bar in bars if not bar.uniform]
         shared = [1 - Fraction(bar.confidence) for bar in bars if bar.uniform]
-        lost = max(own, default=Fraction(0)) * asked.groups if asked.groups else sum(own, Fraction(0))
-        lost += max(shared, default=Fraction(0))
+        lost = max(shared, default=Fraction(0))
+        lost += max(own, default=Fraction(0)) * asked.groups if asked.groups else sum(own)
         if lost > asked.allowed or (lost == asked.allowed and len(bars) < len(asked.forms)):
             raise DPError(
                 SHAPE,
@@ -131,14 +137,15 @@ class Valid:
         return averages.fieller(form, self._average_miss(miss, parts))
 
     def _cell_miss(self, miss: float, parts: int) -> float:
-        """What a count or sum may miss: its share of the aggregate's promise, if all answers are of one family."""
-        families = {isinstance(form, Linear) and form.cell.noise.family for form in self.asked.forms}
+        """What a count or sum may miss: its share of the promise of one family."""
+        forms = self.asked.forms
+        families = {isinstance(form, Linear) and form.cell.noise.family for form in forms}
         if self.asked.groups is None or len(families) > 1:
             return miss / parts
         return linear.cell_miss(families == {"gaussian"}, miss, parts)
 
     def _average_miss(self, miss: float, parts: int) -> float:
-        """What one average may miss, so that it follows from the joint region where there is one."""
+        """What one average may miss: what follows from the joint region where there is one."""
         shared = self.asked.is_auto and all(map(is_gaussian_average, self.asked.forms))
         if self.asked.groups is None or parts == 1 or not shared:
             return miss / parts

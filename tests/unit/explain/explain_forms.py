@@ -20,13 +20,20 @@ def laplace(value: int, scale: float = 1.0) -> Linear:
     return Linear(Cell(value, Noise("laplace", scale)))
 
 
-def halves(total: float, count: float, noise: Noise, low: float = 0, high: float = 1, centre: float = 0) -> Halves:
+def halves(
+    total: float,
+    count: float,
+    noise: Noise,
+    low: float = 0,
+    high: float = 1,
+    centre: float = 0,
+) -> Halves:
     """An average whose total and count have the same noise."""
     return Halves(Cell(total, noise), Cell(count, noise), Fraction(1), low, high, centre)
 
 
 def vector_form(release: Mapping[str, Any], group: Any) -> Form:
-    """A group of a case of fixtures/explain/vectors.json; continuous noise, unless it says otherwise."""
+    """A group of a case of fixtures/explain/vectors.json; its noise is continuous by default."""
     low, high = release.get("lo", 0), release.get("hi", 0)
     match release["form"]:
         case "gaussian":

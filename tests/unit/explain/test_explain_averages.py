@@ -1,4 +1,4 @@
-"""Intervals of averages and of their differences, against their definitions; and what they cover, enumerated."""
+"""Intervals of averages and of their differences, against their definitions and all draws."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_boxes_keep_the_centre(rule: object) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("total", "count"), [(3, 2), (5, -40), (900, 30), (-900, 30)])
-def test_too_small_a_count_or_an_impossible_average_gives_the_range(family: str, total: int, count: int) -> None:
+def test_what_says_nothing_gives_the_range(family: str, total: int, count: int) -> None:
     form = halves(total, count, noise(family), low=-2, high=5)
     assert averages.fieller(form, MISS) == (-2, 5)
 
@@ -108,7 +108,7 @@ def test_a_pairs_interval_is_what_is_not_contradicted(family: str, a: int, b: in
 
 
 def covered(n: int, k: int, law_of: Noise, known: Noise) -> float:
-    """Pr[the interval holds k/n] for n rows of which k are 1, over all draws; `known`: the noise that it assumes."""
+    """Pr[the interval holds k/n] for n rows, k of them 1; `known`: the noise that it assumes."""
     draws, found = list(law(law_of)), 0.0
     for (s, mass), (c, share) in itertools.product(draws, draws):
         low, high = averages.fieller(halves(k + s, n + c, known), MISS)
@@ -139,8 +139,12 @@ def exact_upper(first: Halves, second: Halves, square: float) -> float:
     return best
 
 
-@pytest.mark.parametrize(("first", "second"), [((60, 100), (30, 100)), ((3, 9), (10, 11)), ((5, 200), (190, 200))])
-def test_the_joint_region_is_outward_and_near(first: tuple[int, int], second: tuple[int, int]) -> None:
+Counts = tuple[int, int]
+COUPLES = [((60, 100), (30, 100)), ((3, 9), (10, 11)), ((5, 200), (190, 200))]
+
+
+@pytest.mark.parametrize(("first", "second"), COUPLES)
+def test_the_joint_region_is_outward_and_near(first: Counts, second: Counts) -> None:
     square = joint_square(MISS, 2)
     a, b = (halves(*each, noise("gaussian", 2.0)) for each in (first, second))
     low, high = joint.difference(a, b, square)
@@ -156,7 +160,8 @@ def test_the_joint_region_is_symmetric() -> None:
 
 def test_the_joint_region_is_narrower_than_two_intervals() -> None:
     """For names chosen among any number of groups: .74 to .87 of Bonferroni and Fieller."""
-    a, b = halves(6000, 10000, noise("gaussian", 10.0)), halves(3000, 10000, noise("gaussian", 10.0))
+    known = noise("gaussian", 10.0)
+    a, b = halves(6000, 10000, known), halves(3000, 10000, known)
     for groups in (2, 5, 20, 50):
         low, high = joint.difference(a, b, joint_square(MISS, groups))
         parts = [averages.fieller(each, MISS / groups) for each in (a, b)]
@@ -178,6 +183,7 @@ def test_differences_of_two_small_averages_are_covered() -> None:
     square, found = joint_square(MISS, 2), 0.0
     for drawn in itertools.product(draws, repeat=4):
         (s, p), (c, q), (t, u), (d, v) = drawn
-        low, high = joint.difference(halves(k[0] + s, n + c, own), halves(k[1] + t, n + d, own), square)
+        first, second = halves(k[0] + s, n + c, own), halves(k[1] + t, n + d, own)
+        low, high = joint.difference(first, second, square)
         found += p * q * u * v * (low - 1e-12 <= true <= high + 1e-12)
     assert found >= 1 - MISS

@@ -14,10 +14,12 @@ from pg_epsilon.explain import laplace
 from pg_epsilon.explain.forms import Noise
 from pg_epsilon.explain.roots import crossing
 
+Scales = tuple[float, ...]
+Weights = tuple[int, ...]
 MISSES = (0.05, 0.01, 0.3)
 
 
-def brute(scales: tuple[float, ...], weights: tuple[int, ...], miss: float) -> int:
+def brute(scales: Scales, weights: Weights, miss: float) -> int:
     """The smallest t from the law of the sum, added up value by value."""
     sums = {0: 1.0}
     for scale, weight in zip(scales, weights, strict=True):
@@ -47,11 +49,11 @@ def brute(scales: tuple[float, ...], weights: tuple[int, ...], miss: float) -> i
         ((0.01, 0.01), (1, -1)),
     ],
 )
-def test_a_convolution_is_the_brute_one(scales: tuple[float, ...], weights: tuple[int, ...], miss: float) -> None:
+def test_a_convolution_is_the_brute_one(scales: Scales, weights: Weights, miss: float) -> None:
     assert laplace.combination(scales, weights, miss) == (brute(scales, weights, miss), True)
 
 
-@pytest.mark.parametrize("scale", [0.001, 0.4, 3.0, 1e3, 1e9])
+@pytest.mark.parametrize("scale", [0.001, 0.4, 3.0, 1e3, 1e9, 1e18])
 def test_a_single_margin_is_that_of_error_bars(scale: float) -> None:
     for miss in (0.05, 1e-9):
         mine, theirs = laplace.single(scale, miss), laplace_margin(scale, Fraction(miss))
@@ -59,7 +61,7 @@ def test_a_single_margin_is_that_of_error_bars(scale: float) -> None:
 
 
 def test_unlike_scales_meet_equal_ones() -> None:
-    """By partial fractions, and by the limit: on both sides of the distance at which one takes over."""
+    """On both sides of the distance below which two scales are taken for one."""
     for scale in (5.0, 1e3, 1e8):
         near, far = (laplace.pair(scale, scale * (1 - gap), 0.01) for gap in (0.9e-6, 1.1e-6))
         assert abs(near - far) <= 1 + 2e-5 * near
@@ -67,7 +69,7 @@ def test_unlike_scales_meet_equal_ones() -> None:
 
 @pytest.mark.parametrize("weights", [(1, -2), (2, -1, -1), (1, -1, 1, -1), (10, -1), (1,) * 12])
 def test_a_bound_is_valid_and_near(weights: tuple[int, ...]) -> None:
-    """Not below the convolution, and above it by the lattice's steps and two in a thousand at most."""
+    """Not below the convolution, and above it by lattice steps and two in a thousand at most."""
     scales = (20.0,) * len(weights)
     smallest, exact = laplace.combination(scales, weights, 0.05)
     assert exact
@@ -101,11 +103,12 @@ def test_the_mixture_keeps_its_digits_where_scales_meet() -> None:
 
 
 def test_the_mixtures_quantile_grows_slower_than_the_larger_scales_own() -> None:
-    """What makes Fieller's set with Laplace noise an interval: t(1, b) grows by ln(1/miss) a unit of b at most."""
+    """By ln(1/miss) a unit: what makes Fieller's set with Laplace noise an interval."""
     for miss in (0.5, 0.05, 1e-6):
 
         def quantile(b: float, miss: float = miss) -> float:
-            return crossing(lambda t: math.log(laplace.mixed_tail(t, 1.0, b) / miss), 0.0, 99 * (1 + b))
+            most = 99 * (1 + b)
+            return crossing(lambda t: math.log(laplace.mixed_tail(t, 1.0, b) / miss), 0.0, most)
 
         grid = [k / 20 for k in range(101)]
         slopes = [(quantile(y) - quantile(x)) * 20 for x, y in itertools.pairwise(grid)]

@@ -1,4 +1,4 @@
-"""Quantiles of the normal law (explain.quantiles): published numbers, identities and scipy's chi-square."""
+"""Quantiles of the normal law (explain.quantiles): published numbers, identities, scipy's own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ import math
 import pytest
 from scipy.special import chdtri
 
-from pg_epsilon.explain.quantiles import above, all_weights, joint_square, sidak, studentised_range, two_sided
+from pg_epsilon.explain.quantiles import (
+    above,
+    all_weights,
+    joint_square,
+    sidak,
+    studentised_range,
+    two_sided,
+)
 from pg_epsilon.explain.roots import crossing, panels
 
 MISSES = (0.5, 0.05, 0.025, 1e-6, 1e-9)
+SQUARES = {2: 5.53, 3: 6.70, 5: 8.33, 7: 9.46, 10: 10.66, 20: 13.08, 50: 16.36}
+RANGES = [
+    (0.05, 7, 4.169554155),
+    (0.025, 7, 4.493623903),
+    (0.05, 20, 5.012),
+    (0.01, 3, 4.120),
+    (0.05, 100, 6.085),
+]
 
 
-@pytest.mark.parametrize(
-    ("groups", "square"), [(2, 5.53), (3, 6.70), (5, 8.33), (7, 9.46), (10, 10.66), (20, 13.08), (50, 16.36)]
-)
+@pytest.mark.parametrize(("groups", "square"), SQUARES.items())
 def test_joint_squares_are_the_simulated_ones(groups: int, square: float) -> None:
     """To the two digits that a simulation gave."""
     assert joint_square(0.05, groups) == pytest.approx(square, abs=0.016)
@@ -40,15 +53,13 @@ def test_quantiles_of_all_groups_lie_between_their_bounds(miss: float, groups: i
     most = two_sided(miss / groups)
     least = two_sided(sidak(miss, groups))
     assert least <= math.sqrt(joint_square(miss, groups)) <= math.sqrt(2) * most
-    assert math.sqrt(2) * two_sided(miss) * (1 - 1e-12) <= studentised_range(miss, groups) <= 2 * most
+    one_pair = math.sqrt(2) * two_sided(miss) * (1 - 1e-12)
+    assert one_pair <= studentised_range(miss, groups) <= 2 * most
     assert least <= all_weights(miss, groups)
 
 
-@pytest.mark.parametrize(
-    ("miss", "groups", "quantile"),
-    [(0.05, 7, 4.169554155), (0.025, 7, 4.493623903), (0.05, 20, 5.012), (0.01, 3, 4.120), (0.05, 100, 6.085)],
-)
-def test_studentised_ranges_are_the_tabulated_ones(miss: float, groups: int, quantile: float) -> None:
+@pytest.mark.parametrize(("miss", "groups", "quantile"), RANGES)
+def test_studentised_ranges_are_published(miss: float, groups: int, quantile: float) -> None:
     digits = len(str(quantile).partition(".")[2])
     assert studentised_range(miss, groups) == pytest.approx(quantile, abs=0.6 * 10**-digits)
 

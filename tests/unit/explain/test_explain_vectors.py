@@ -17,12 +17,16 @@ from pg_epsilon.explain.forms import Linear
 from pg_epsilon.explain.question import Interval, Question, compare, verdict
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures/explain/vectors.json"
-CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads(FILE.read_text())["cases"]}
+CASES: dict[str, dict[str, Any]] = {
+    case["id"]: case
+    for case in json.loads(FILE.read_text())["cases"]
+}  # fmt: skip
 BY_RULE = ("V34", "V35", "V36")
 
 
 def ids(kind: str) -> list[str]:
-    return [name for name, case in CASES.items() if case["input"]["kind"] == kind and name[:3] not in BY_RULE]
+    found = [name for name, case in CASES.items() if case["input"]["kind"] == kind]
+    return [name for name in found if name[:3] not in BY_RULE]
 
 
 def exact(number: float) -> Fraction:
@@ -84,7 +88,9 @@ def written(tree: Any, names: list[str]) -> str:
     if isinstance(tree, int | float):
         return str(tree)
     symbol, *parts = [tree[0], *(written(part, names) for part in tree[1:])]
-    return f"{symbol}({parts[0]})" if symbol in ("exp", "log") else f"({parts[0]} {symbol} {parts[1]})"
+    if symbol in ("exp", "log"):
+        return f"{symbol}({parts[0]})"
+    return f"({parts[0]} {symbol} {parts[1]})"
 
 
 def arithmetic_of(given: dict[str, Any], **more: Any) -> Question:
@@ -107,8 +113,8 @@ def test_a_bootstrap_has_the_ends_of_the_slow_programme(name: str) -> None:
     given = [x for row in case["input"]["draws"] for x in row]
     asked = arithmetic_of(case["input"])
     cells = [form.cell for form in asked.groups if isinstance(form, Linear)]
-    size = len(case["input"]["draws"])
-    low, high = interval(cells, lambda v: v[0] / v[1], float(1 - asked.confidence), size, lambda n: given)
+    size, miss = len(case["input"]["draws"]), float(1 - asked.confidence)
+    low, high = interval(cells, lambda v: v[0] / v[1], miss, size, lambda n: given)
     assert_same({"low": low, "high": high, "approximate": True}, case["expected"])
 
 
