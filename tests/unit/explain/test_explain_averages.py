@@ -66,6 +66,30 @@ def test_what_says_nothing_gives_the_range(family: str, total: int, count: int) 
     assert averages.fieller(form, MISS) == (-2, 5)
 
 
+QUANTILES = [("gaussian", two_sided(MISS)), ("laplace", -math.log(MISS))]
+
+
+@pytest.mark.parametrize(("family", "quantile"), QUANTILES)
+def test_below_which_count_nothing_is_said(family: str, quantile: float) -> None:
+    """Half a step and the quantile of the count's own noise."""
+    for off, is_whole in ((-0.001, True), (0.001, False)):
+        form = halves(1, 0.5 + quantile + off, noise(family), low=-(10**9), high=10**9)
+        assert (averages.fieller(form, MISS) == (-(10**9), 10**9)) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("form", "limits"),
+    [
+        (halves(30, 3, noise("laplace"), low=-1000, high=100), (-1000, 100)),
+        (halves(30, 2, noise("gaussian"), low=-1000, high=100), (-1000, 100)),
+        (Pair(3.4, -2.5, noise("laplace"), 0, 1), (0, 1)),
+    ],
+)
+def test_a_set_of_two_parts_gives_the_range(form: averages.Average, limits: averages.Ends) -> None:
+    """Both ends of the range are not contradicted, the middle is."""
+    assert averages.fieller(form, MISS) == limits
+
+
 def test_the_step_is_the_values_unit() -> None:
     form = halves(7, 40, noise("gaussian"), low=-9, high=9)
     cents = Halves(form.total, form.count, Fraction(1, 100), -9, 9)
@@ -175,6 +199,7 @@ def test_an_average_of_unknown_count_is_anywhere_in_the_joint_region() -> None:
     assert 0.69 < high < 0.71
 
 
+@pytest.mark.long
 def test_differences_of_two_small_averages_are_covered() -> None:
     """All draws of four cells with deviation 1/2, but for those beyond 2: these count as misses."""
     n, k, true = 6, (4, 1), 0.5
