@@ -75,8 +75,9 @@ def fieller(form: Average, miss: float) -> Ends:
     miss: of the interval. Halves: {theta: |S - (theta - centre) C| <= t + half a step of S +
     |theta - centre| half a step of C}; t is z sqrt(sigma_S^2 + (theta - centre)^2 sigma_C^2), or
     the quantile of the mixture of two Laplace laws of scales b_S and |theta - centre| b_C. A pair:
-    the same of |(1 - theta) A - theta B|, theta in [0, 1] (better-answers.md §2.2). The whole range
-    where the count is too small for the set to be an interval, or where the set misses the range.
+    the same of |(1 - theta) A - theta B|, theta in [0, 1] (better-answers.md §2.2). Gaussian:
+    the whole range where the count is too small for the set to be an interval; Laplace: the hull
+    of the set. The whole range too where S / C, moved into it, is contradicted or C is not above 0.
     """
     if noise_is_gaussian(form):
         z = two_sided(miss)
@@ -157,14 +158,16 @@ def _from_share(form: Pair, share: float) -> float:
 
 
 def _laplace_halves(form: Halves, miss: float) -> Ends:
-    """With Laplace noise: the tail falls away from S / C to both sides if C - h_C > b_C ln(1/miss).
+    """With Laplace noise: the hull of the set, if C > 0.
 
-    Because t(a, b) grows with b by ln(1/miss) at most for each unit.
+    On either side of S / C what is contradicted lies together, because t(a, b) is convex: linear
+    less convex is above 0 on an interval. So one crossing on a side is the only one, or the end of
+    the range is not contradicted and belongs to the hull.
     """
     s, c, centre = form.total.number, form.count.number, float(form.centre)
     half_s, half_c = form.total.noise.half, form.count.noise.half
     b_s, b_c = form.total.noise.scale, form.count.noise.scale
-    if c - half_c <= b_c * -math.log(miss):
+    if c <= 0:
         return whole(form)
 
     def excess(x: float) -> float:
@@ -178,7 +181,7 @@ def _laplace_halves(form: Halves, miss: float) -> Ends:
 def _laplace_pair(form: Pair, miss: float) -> Ends:
     a, b, scale, half = float(form.a), float(form.b), form.noise.scale, form.noise.half
     n = a + b
-    if n <= scale * -math.log(miss):
+    if n <= 0:
         return whole(form)
 
     def excess(x: float) -> float:

@@ -193,6 +193,12 @@ def test_what_is_undefined_or_unbounded_somewhere_says_so(text: str) -> None:
     assert found.verdict != "the other way round"
 
 
+def test_an_interval_that_ends_at_zero_divides_nothing() -> None:
+    for ends in ((0.0, 1.0), (-1.0, 0.0), (-0.0, 0.0)):
+        assert image(parse("1 / o1", 1), [ends]) == EVERYTHING
+        assert image(parse("ln(o1)", 1), [ends]) == EVERYTHING
+
+
 def test_an_infinite_bar_stays_on_its_side() -> None:
     bar = Barred(50.0, 40.0, math.inf, Fraction(19, 20))
     found = compare(Question((bar,), expression="o1 * 2 - 30"))

@@ -15,7 +15,7 @@ from pg_epsilon.explain.laplace import mixed_tail
 from pg_epsilon.explain.quantiles import joint_square, two_sided
 
 MISS = 0.05
-RELEASES = [(52, 100), (-30, 40), (0, 25), (19, 20), (-3, 400)]
+RELEASES = [(52, 100), (-30, 40), (0, 25), (19, 20), (-3, 400), (7, 9), (3, 2), (-12, 5)]
 FAMILIES = ("gaussian", "laplace")
 
 
@@ -36,12 +36,20 @@ def is_contradicted(form: Halves, theta: float) -> bool:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("total", "count"), RELEASES)
 def test_fieller_is_what_is_not_contradicted(family: str, total: int, count: int) -> None:
-    """Inside on a grid of the range, and not outside."""
+    """Not outside, on a grid of the range; and inside all of it, unless that is the whole range."""
     form = halves(total, count, noise(family, 2.0), low=-1, high=1, centre=0)
     low, high = averages.fieller(form, MISS)
     for theta in (k / 500 - 1 for k in range(1001)):
-        if not low - 1e-9 < theta < low + 1e-9 and not high - 1e-9 < theta < high + 1e-9:
-            assert is_contradicted(form, theta) == (not low <= theta <= high), theta
+        if theta < low - 1e-9 or theta > high + 1e-9:
+            assert is_contradicted(form, theta), theta
+        elif low + 1e-9 < theta < high - 1e-9 and (low, high) != (-1, 1):
+            assert not is_contradicted(form, theta), theta
+
+
+def test_a_small_count_with_laplace_noise_says_something() -> None:
+    """One end at least, where Fieller's set is no interval on the whole line."""
+    low, high = averages.fieller(halves(30, 3, noise("laplace"), low=-10, high=100), MISS)
+    assert (4 < low < 5, high) == (True, 100)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -64,6 +72,29 @@ def test_boxes_keep_the_centre(rule: object) -> None:
 def test_what_says_nothing_gives_the_range(family: str, total: int, count: int) -> None:
     form = halves(total, count, noise(family), low=-2, high=5)
     assert averages.fieller(form, MISS) == (-2, 5)
+
+
+def test_below_which_count_nothing_is_said() -> None:
+    """Half a step and the quantile of the count's own noise, with Gaussian noise."""
+    for off, is_whole in ((-0.001, True), (0.001, False)):
+        form = halves(1, 0.5 + two_sided(MISS) + off, noise("gaussian"), low=-(10**9), high=10**9)
+        assert (averages.fieller(form, MISS) == (-(10**9), 10**9)) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("form", "limits"),
+    [
+        (halves(30, 3, noise("laplace"), low=-1000, high=100), (-1000, 100)),
+        (halves(30, 2, noise("gaussian"), low=-1000, high=100), (-1000, 100)),
+        (Pair(5, -5, noise("laplace"), 0, 1), (0, 1)),
+        (Pair(-5, -8, noise("laplace"), 0, 1), (0, 1)),
+        (Pair(5, -5, noise("gaussian"), 0, 1), (0, 1)),
+        (Pair(3.4, -2.5, noise("laplace"), 0, 1), (0, 1)),
+    ],
+)
+def test_a_set_of_two_parts_gives_the_range(form: averages.Average, limits: averages.Ends) -> None:
+    """Both ends of the range are not contradicted, the middle is."""
+    assert averages.fieller(form, MISS) == limits
 
 
 def test_the_step_is_the_values_unit() -> None:
@@ -175,6 +206,7 @@ def test_an_average_of_unknown_count_is_anywhere_in_the_joint_region() -> None:
     assert 0.69 < high < 0.71
 
 
+@pytest.mark.long
 def test_differences_of_two_small_averages_are_covered() -> None:
     """All draws of four cells with deviation 1/2, but for those beyond 2: these count as misses."""
     n, k, true = 6, (4, 1), 0.5
