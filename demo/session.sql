@@ -40,6 +40,12 @@ SELECT CASE WHEN age < 40 THEN 'under 40' ELSE '40 and over' END AS group_of_age
        round(avg(hours_per_week), 1) AS hours, round(dp_low(avg(hours_per_week)), 1) AS low, round(dp_high(avg(hours_per_week)), 1) AS high
 FROM adult GROUP BY 1;
 
+-- Do people of 40 and over work longer hours, or is that the noise? After a GROUP BY, for nothing: an interval that holds
+-- the true difference, whichever two groups are compared.
+--@ ok rows=1
+--@showing yes
+SELECT * FROM dp_compare('40 and over', 'under 40');
+
 -- The price and the expected error, before spending anything.
 --@ ok
 --@showing discrete Laplace

@@ -15,6 +15,7 @@ from pg_epsilon.engine import tasks
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.mechanisms.stored import Unstorable, encode, how
 from pg_epsilon.plan import Plan, describe, warnings_of
+from pg_epsilon.query import released
 
 Row = list[str | None]
 
@@ -32,6 +33,7 @@ def shown(
     cell = raw[0] if raw else []  # what is said of a kind beside its rows is said of its first group
     return {
         "request_id": request_id,
+        **({"release": released.text_of(request_id, request.places, request.numbers)} if request.keys else {}),
         **_columns([request.keys[place].name for place in request.places], [a.name for a in request.aggregates]),
         "rows": [[*groups[number], *plan.texts(raw[number])] for number in order],
         **({"bars": [plan.bars(raw[number]) for number in order]} if request.bars else {}),
@@ -54,6 +56,7 @@ def stored(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
         "confidence": plain(request.confidence),
         "keys": [[key.name, key.domain] for key in request.keys],
         "order": request.places,
+        "aggregates": request.numbers,
         "names": [aggregate.name for aggregate in request.aggregates],
         "facts": {**margin, "warnings": warnings_of(plan), **told.facts},
     }

@@ -80,7 +80,9 @@ class Plan:
     @property
     def mechanism(self) -> str:
         """The names of all mechanisms, each once."""
-        return ", ".join(dict.fromkeys(one.mechanism for one in self.estimators)) or self.free.path
+        return (
+            ", ".join(dict.fromkeys(one.mechanism for one in self.estimators)) or self.free.mechanism or self.free.path
+        )
 
     @property
     def free(self) -> Free:

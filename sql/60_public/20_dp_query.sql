@@ -33,7 +33,7 @@ BEGIN
   END IF;
   PERFORM set_config('dp.last_answer', dp._last_answer_of(reply -> 'answer', who)::text, false);
   IF (reply #>> '{answer,keys}')::int > 0 THEN
-    PERFORM set_config('dp.last_release', reply #>> '{answer,request_id}', false);
+    PERFORM set_config('dp.last_release', COALESCE(reply #>> '{answer,release}', reply #>> '{answer,request_id}'), false);
   END IF;
   RETURN reply -> 'answer';
 END $$;

@@ -144,3 +144,41 @@ SELECT dp.dp_query(jsonb_set(dp.dp_count_request('people'), '{aggregates,0,param
 SELECT dp.dp_query(jsonb_set(dp.dp_count_request('people', 'age > 33', 0.01), '{aggregates,0,parameters}', '{"max_contribution": "0.000001"}')) -> 'rows'
 == two aggregates, the second refused | direct DP003
 SELECT dp.dp_query(jsonb_set(dp.dp_count_request('people'), '{aggregates,1}', '{"function": "max", "argument": "age"}'))
+
+-- Comparisons of released answers: what was released to others, and texts that are more than names and numbers.
+== dp_compare before any grouped answer | all DP005
+SELECT * FROM dp_compare('f', 'm')
+== dp_compare of a release that is nobody's | all 42501
+SELECT * FROM dp_compare('f', 'm', release => '6f9619ff-8b86-4011-b42d-00c04fc964ff')
+== dp_compare of a forged last release | direct 42501
+SELECT set_config('dp.last_release', '6f9619ff-8b86-4011-b42d-00c04fc964ff 0 0', false)
+---
+SELECT * FROM dp_compare('f', 'm')
+== dp_compare of rows | proxy DP002/DP003, direct 42501
+SELECT c.* FROM people, dp_compare(people.sex, 'm') AS c
+== dp_compare of a sub-query over rows | proxy DP002/DP003, direct 42501
+SELECT * FROM dp_compare((SELECT sex FROM people LIMIT 1), 'm')
+== dp_compare, an expression with a sub-query | all DP003 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('{f,m}', expression => '(SELECT max(age) FROM people)')
+== dp_compare, an expression that calls a function | all DP003 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('{f,m}', expression => 'o1 + pg_sleep(9)')
+== dp_compare, an expression in Python | all DP003 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('{f,m}', expression => '__import__("os").system("id") or o1')
+== dp_compare, an expression as deep as a stack | all DP003 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('{f,m}', expression => repeat('(', 5000) || 'o1' || repeat(')', 5000))
+== dp_compare, weights without end | all DP005 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('{f,m}', weights => ARRAY[1, ('1' || repeat('0', 3000))::numeric])
+== dp_compare, a group that is no declared one | all DP005 | charged <=1
+SELECT count(*) FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_compare('f', ''' OR true --')

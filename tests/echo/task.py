@@ -47,14 +47,19 @@ class EchoTask(Task[Echo]):
 
     def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
         if document["echo"] == {}:
-            return {**document, **releases.stored(named(document)).asked("from", "joins"), "keys": [], "aggregates": []}
+            return {
+                **document,
+                **releases.stored(named(document).request_id).asked("from", "joins"),
+                "keys": [],
+                "aggregates": [],
+            }
         return {**document, "keys": [_by(document)], "aggregates": []}
 
     def ask(self, head: Head) -> Echo | None:
         if head.document.get("echo") is None:
             return None
         if head.document["echo"] == {}:
-            return Echo(None, _one_key(head.releases.stored(named(head.document))))
+            return Echo(None, _one_key(head.releases.stored(named(head.document).request_id)))
         return Echo(_by(head.document))
 
     def free(self, asked: Echo) -> Free | None:

@@ -135,7 +135,7 @@ def run(
             session.steps.append(
                 Step(
                     question,
-                    forecast,
+                    timeless(forecast, clock),  # of a stored release it says when that was
                     timeless(json.dumps(reply, sort_keys=True), clock),
                     found["draws"],
                     [

@@ -27,7 +27,7 @@ from privacy.test_replay_workload import SESSIONS as WORKLOADS
 
 BY_SEX = "dp.dp_group_by_request('people', '{sex}', '{count(*),sum(age)}', epsilon => %s)"
 AGE = "CALL dp.describe_column('people', 'age', bounds => '{18,80}', resolution => '1', nullable => false);"
-OTHERS = {"request_id", "keys", "columns", "names", "rows", "bars", "notice"}
+OTHERS = {"request_id", "release", "keys", "columns", "names", "rows", "bars", "notice"}
 # Sessions of the audits, by who audits them.
 ASKED: dict[str, list[str]] = {
     "blocks": list(SESSIONS),

@@ -58,9 +58,15 @@ class _Given:
         self._execute = execute
         self._compiled = compiled
         self._who = who
+        self._seen: dict[str, Stored] = {}
 
     def stored(self, request_id: str) -> Stored:
         """One release. 42501 unless it is the asker's, or was served to them; DP006 if nothing can be shown of it."""
+        if request_id not in self._seen:
+            self._seen[request_id] = self._read(request_id)
+        return self._seen[request_id]
+
+    def _read(self, request_id: str) -> Stored:
         found = self._execute(_FOUND, ["uuid", "text"], [request_id, self._who])
         if not found:
             raise not_yours(request_id)

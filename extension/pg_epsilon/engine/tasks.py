@@ -57,6 +57,12 @@ class Line:
         return self.is_named(head.document) or any(head.settings.get(name) for name in self.settings)
 
 
+def _compare() -> Task[Any]:
+    from pg_epsilon.explain.task import CompareTask
+
+    return CompareTask()
+
+
 def _decide() -> Task[Any]:
     from pg_epsilon.decide.task import DecideTask
 
@@ -80,8 +86,9 @@ WORKLOAD = Line(
     "workload", frozenset({"workload", "running"}), _workload, settings=frozenset({"dp.workloads"}), several=True
 )
 SYNTHESIS = Line("synthesize", frozenset({"synthesize"}), _synthesis, for_everybody=True)
+COMPARE = Line("compare", frozenset({"compare"}), _compare, reads=True)
 # In the order in which they validate their members and in which answers hold theirs.
-TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, SYNTHESIS)
+TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, COMPARE, SYNTHESIS)
 
 
 class _Kinds:

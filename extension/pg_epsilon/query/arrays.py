@@ -36,18 +36,24 @@ def array_elements(ctx: Context, node: Any) -> list[Term]:
 
 
 def _parse(ctx: Context, node: Any, text: str) -> list[str | None]:
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
+    items = items_of(text)
+    if items is None:
         raise ctx.refuse(node, "malformed array constant", _HINT)
+    return items
+
+
+def items_of(text: str) -> list[str | None] | None:
+    """The elements of a one-dimensional array's text, NULL as None; None: it is no such text."""
+    body = text.strip()
+    if len(body) < 2 or not (body.startswith("{") and body.endswith("}")):
+        return None
     body = body[1:-1]
-    if not body.strip():
-        return []
     items: list[str | None] = []
     position = 0
-    while True:
+    while body.strip():
         match = _ITEM.match(body, position)
         if match is None:
-            raise ctx.refuse(node, "malformed array constant", _HINT)
+            return None
         if match[1] is not None:
             items.append(re.sub(r"\\(.)", r"\1", match[1], flags=re.DOTALL))
         else:
@@ -55,3 +61,4 @@ def _parse(ctx: Context, node: Any, text: str) -> list[str | None]:
         position = match.end()
         if match[3] != ",":
             return items
+    return items

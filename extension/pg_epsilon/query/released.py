@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, PRIVILEGE, SHAPE, DPError
 
+NOT_KEPT = "none"  # what a session remembers of a grouped answer that was stored nowhere, as Turbo's are
 ASK_AGAIN = "Ask the question again: dp_plan says what it costs."
 
 
@@ -44,10 +45,14 @@ class Releases(Protocol):
 
 
 class Free(NamedTuple):
-    """Where an answer comes from that reads no row: its path, and of when it is; None: of now."""
+    """Where an answer comes from that reads no row.
+
+    as_of: of when it is; None: of now. mechanism: how it follows from what was released; None: the path says it.
+    """
 
     path: str
     as_of: str | None = None
+    mechanism: str | None = None
 
 
 class _None:
@@ -60,10 +65,27 @@ class _None:
 NONE_STORED: Releases = _None()
 
 
-def named(document: Mapping[str, Any]) -> str:
+class Named(NamedTuple):
+    """A release that a question is about.
+
+    keys, aggregates: of the question that was answered with it, which of the release's distinct keys and aggregates
+    each one is: who asked in another order than who paid means their own. None: the order is that of who paid.
+    """
+
+    request_id: str
+    keys: tuple[int, ...] | None = None
+    aggregates: tuple[int, ...] | None = None
+
+
+def text_of(request_id: str, keys: Sequence[int], aggregates: Sequence[int]) -> str:
+    """What a session remembers of an answer that had groups: the inverse of `named`."""
+    return " ".join([request_id, *(",".join(map(str, places)) for places in (keys, aggregates))])
+
+
+def named(document: Mapping[str, Any]) -> Named:
     """The release that a request is about, its member `of`: a session's last one if the call named none.
 
-    DP005 where there is none, DP003 for what is no id.
+    DP005 where there is none, DP003 for what names none.
     """
     of = document.get("of")
     if of is None:
@@ -72,9 +94,16 @@ def named(document: Mapping[str, Any]) -> str:
             "there is no release to ask about: this session was given no grouped answer",
             "Run a GROUP BY first, or name one: SELECT request_id, question FROM dp.spending",
         )
+    if of == NOT_KEPT:
+        raise DPError(
+            SHAPE,
+            "the last grouped answer is not stored by itself: a Turbo view gave it",
+            "Ask it by epsilon (RESET dp.alpha; RESET dp.beta; SET dp.epsilon = 0.1), or name another one (release).",
+        )
+    first, *places = str(of).split(" ")
     try:
-        return str(UUID(str(of)))
-    except ValueError:
+        return Named(str(UUID(first)), *(tuple(map(int, one.split(","))) for one in places))
+    except (TypeError, ValueError):
         raise DPError(
             SHAPE,
             "a release is named by the id of its request",

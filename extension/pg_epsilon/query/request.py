@@ -96,6 +96,13 @@ class Request:
         return tuple(found[text] for text in sorted(found))
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """Which of the different aggregates each one is: whoever asks the same in another order has the same ones."""
+        texts = [repr(aggregate.canonical()) for aggregate in self.aggregates]
+        order = {text: number for number, text in enumerate(sorted(set(texts)))}
+        return tuple(order[text] for text in texts)
+
+    @property
     def answer_size(self) -> int:
         """Bytes that the answer's cells take at most: by public facts, so that no noisy value decides if it fits."""
         keys = sum(self.cells // len(k.domain) * sum(len((v or "").encode()) + 8 for v in k.domain) for k in self.keys)
@@ -179,7 +186,7 @@ def compile_request(
         mechanism=_mechanism(head, kinds, asked),
         fresh=document.get("fresh") is True,
         bars=document.get("bars") is True,
-        confidence=_confidence(settings.get("dp.confidence")),
+        confidence=checked_confidence(settings.get("dp.confidence")),
         partitions=origin.partitions,
         data_version=tuple(part for p in source.relations for part in p.data_version_at(clock)),
         kinds=asked,
@@ -239,7 +246,8 @@ def _check_meaning(settings: Mapping[str, str | None]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _confidence(value: Any) -> Decimal:
+def checked_confidence(value: Any) -> Decimal:
+    """dp.confidence of a session, .95 where it has none. DP005 unless it is between 0 and 1."""
     try:
         number = Decimal(str(value)) if value else Decimal("0.95")
     except InvalidOperation:

@@ -12,6 +12,7 @@ from pg_epsilon.decimals import plain
 from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
 from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
+from pg_epsilon.query.released import NOT_KEPT
 from pg_epsilon.query.request import Request
 from pg_epsilon.turbo.catalog import View
 from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
@@ -85,6 +86,7 @@ def document(
     bars = [[_bar(one, asked.shapes[p], sure) for one, p in zip(cells, asked.places, strict=True)] for cells in table]
     return {
         "request_id": request_id,
+        **({"release": NOT_KEPT} if n else {}),
         "keys": n,
         "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
         "names": [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates],

@@ -26,7 +26,7 @@ _SILENT = frozenset(
 
 # Members that every request may have.
 _SHARED = frozenset(
-    {"version", "call", "from", "joins", "where", "keys", "budget", "mechanism", "fresh", "bars", "settings"}
+    {"version", "call", "from", "joins", "where", "keys", "budget", "mechanism", "fresh", "bars", "settings", "of"}
 )
 
 
@@ -114,9 +114,11 @@ def call_text(request: Mapping[str, Any]) -> str:
 
 def _own_call(request: Mapping[str, Any]) -> str:
     """The call of a kind of question that asks for no aggregates: its members as they travel."""
-    source = request.get("from") or {}
-    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
+    source, of = request.get("from"), request.get("of")
+    parts = [] if source is None else [_quoted(f"{source.get('schema')}.{source.get('name')}")]
     parts += [f"{name} => {json.dumps(value)}" for name, value in request.items() if name not in _SHARED]
+    if of is not None:  # behind the id stands the order of the session's own question
+        parts.append(f"release => {_quoted(str(of).split(' ')[0])}")
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"{request['call']}({', '.join(parts)})"

@@ -137,7 +137,8 @@ class AnalystUpstream(Protocol):
 class Last:
     """What a session remembers of its answers, until DISCARD ALL; a ROLLBACK gives back no price, and changes nothing.
 
-    answer: the row of dp.last_answer, by column. release: the request id of the last answer that had groups.
+    answer: the row of dp.last_answer, by column. release: what the engine calls the last
+    answer that had groups.
     """
 
     answer: Mapping[str, Any] | None = None
@@ -147,7 +148,7 @@ class Last:
         """Take out of an answer document what it says to be remembered."""
         self.answer = answer.pop("last", None)
         if answer.get("keys"):
-            self.release = answer.get("request_id")
+            self.release = answer.get("release", answer.get("request_id"))
 
     def forget(self) -> None:
         """As if nothing had been asked."""
