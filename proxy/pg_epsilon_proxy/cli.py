@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -14,7 +14,7 @@ import asyncpg
 from pg_epsilon._version import VERSION
 from pg_epsilon.engine.verify import Difference
 from pg_epsilon_proxy import facade as facades
-from pg_epsilon_proxy import ledger, logs, plots
+from pg_epsilon_proxy import ledger, logs, plot_release, plots
 from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
 from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
@@ -72,13 +72,17 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--export", metavar="FILE", help="what dp.export_ledger() returned, a JSON object a line")
     verify.set_defaults(command="ledger verify", check=False)
     pictures = commands.add_parser("plot", help="draw an answer").add_subparsers(dest="action", required=True)
-    workload = pictures.add_parser("workload", help="an answered workload of your own: answers, and errors by method")
-    workload.add_argument("id", help="the id of the request: SELECT request_id, question FROM dp.spending")
-    workload.add_argument("-o", "--output", metavar="FILE", required=True, help="a .png or .svg file")
-    workload.add_argument("--dsn", help="where to ask, as the analyst; without it, the proxy of the settings")
-    workload.add_argument("--user", help="the analyst; without it, PGUSER's or the dsn's (password: PGPASSWORD)")
-    workload.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
-    workload.set_defaults(command="plot workload", check=False)
+    for name, text in (
+        ("workload", "an answered workload of your own: answers, and errors by method"),
+        ("release", "an answered GROUP BY of your own: values and error intervals by group"),
+    ):
+        picture = pictures.add_parser(name, help=text)
+        picture.add_argument("id", help="the id of the request: SELECT request_id, question FROM dp.spending")
+        picture.add_argument("-o", "--output", metavar="FILE", required=True, help="a .png or .svg file")
+        picture.add_argument("--dsn", help="where to ask, as the analyst; without it, the proxy of the settings")
+        picture.add_argument("--user", help="the analyst; without it, PGUSER's or the dsn's (password: PGPASSWORD)")
+        picture.add_argument("--config", metavar="FILE", help="TOML settings; without it, the environment's")
+        picture.set_defaults(command=f"plot {name}", check=False)
     return parser
 
 
@@ -147,10 +151,24 @@ async def _ledger_verify(config: Config, options: argparse.Namespace) -> int:
 
 
 async def _plot_workload(config: Config, options: argparse.Namespace) -> int:
+    return await _draw_answer(config, options, plots.fetch, plots.draw)
+
+
+async def _plot_release(config: Config, options: argparse.Namespace) -> int:
+    return await _draw_answer(config, options, plot_release.fetch, plot_release.draw)
+
+
+async def _draw_answer(
+    config: Config,
+    options: argparse.Namespace,
+    fetch: Callable[[Any, str], Awaitable[Any]],
+    draw: Callable[[Any, str], None],
+) -> int:
+    """Ask as the analyst, and draw what was answered."""
     plots.check(options.output)
     connection = await plots.connect(config, options.dsn, options.user)
     try:
-        plots.draw(await plots.fetch(connection, options.id), options.output)
+        draw(await fetch(connection, options.id), options.output)
     finally:
         await connection.close()
     return 0
@@ -197,6 +215,7 @@ _COMMANDS = {
     "facade check": _facade_check,
     "ledger verify": _ledger_verify,
     "plot workload": _plot_workload,
+    "plot release": _plot_release,
 }
 
 if __name__ == "__main__":

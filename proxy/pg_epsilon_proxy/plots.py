@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -23,7 +24,7 @@ MOST_METHODS = 10  # lines that can be told apart
 
 
 class NothingToPlot(ConfigError):
-    """There is no such answered workload that this role may see."""
+    """There is no such answer that this role may see, or nothing in it that can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,25 @@ async def connect(config: Config, dsn: str | None, user: str | None) -> Any:
     return await asyncpg.connect(host=host, port=config.listen.port, user=user, database=config.private.dbname)
 
 
-async def fetch(connection: Any, identifier: str) -> Answered:
-    """The answer of a workload that was given to this role. Error: NothingToPlot; nothing is charged in any case."""
+async def read_shown(connection: Any, identifier: str) -> Mapping[str, Any]:
+    """What dp_shown says of a release, if it was given to this role. Error: NothingToPlot; nothing is charged."""
     try:
-        told = json.loads(await connection.fetchval("SELECT dp.dp_shown($1::uuid)::text", identifier))
+        named = UUID(identifier)
+    except ValueError:
+        raise NothingToPlot(f"{identifier}: a release is named by the id of its request, a uuid") from None
+    try:
+        told = await connection.fetchval("SELECT dp.dp_shown($1::uuid)::text", named)
     except asyncpg.PostgresError as error:
         if error.sqlstate not in ("42501", "DP006"):
             raise
-        raise NothingToPlot(f"{error}. {getattr(error, 'hint', None) or ''}".strip()) from None
+        raise NothingToPlot(str(error)) from None
+    found: Mapping[str, Any] = json.loads(told)
+    return found
+
+
+async def fetch(connection: Any, identifier: str) -> Answered:
+    """The answer of a workload that was given to this role. Error: NothingToPlot; nothing is charged in any case."""
+    told = await read_shown(connection, identifier)
     if told.get("workload") is None:
         raise NothingToPlot(f"request {identifier} is no workload of sums")
     text = await connection.fetchval("SELECT dp.dp_request_of($1::uuid)::text", identifier)
