@@ -79,6 +79,10 @@ class Session:
         return [draw["output"] for step in self.steps for draw in step.draws]
 
 
+# Of what the plan of a question about a stored release says.
+STORED = '"path": "stored release"'
+
+
 def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Question, str]]:
     """Each call as the request that the public function makes of it, once: the analyst's clock is in it.
 
@@ -135,7 +139,7 @@ def run(
             session.steps.append(
                 Step(
                     question,
-                    timeless(forecast, clock),  # of a stored release it says when that was
+                    timeless(forecast, clock if STORED in forecast else ()),  # when that was is told
                     timeless(json.dumps(reply, sort_keys=True), clock),
                     found["draws"],
                     [
