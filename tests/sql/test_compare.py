@@ -21,6 +21,17 @@ pytestmark = pytest.mark.chance(fix_chance.union(fix_chance.laplace(1, 100, 48),
 
 BY_SEX = "'people', '{sex}', '{count(*),avg(age),sum(income)}', epsilon => 3"
 BY_BOTH = "'people', '{city,sex}', '{count(*)}', epsilon => 0.5"
+# 600 visits of people of 30 in ward a, 300 of people of 60 in b, none in c.
+RENYI = """
+CREATE TABLE visits (id int PRIMARY KEY, ward text, age int);
+INSERT INTO visits SELECT i, CASE WHEN i <= 600 THEN 'a' ELSE 'b' END, CASE WHEN i <= 600 THEN 30 ELSE 60 END
+  FROM generate_series(1, 900) i;
+CALL dp.create_dataset('visits', unit => 'row', epsilon => 50, accountant => 'renyi', delta => 1e-6);
+CALL dp.protect('visits', 'visits', max_rows => 10000);
+CALL dp.describe_column('visits', 'ward', domain => '{a,b,c}', nullable => false);
+CALL dp.describe_column('visits', 'age', bounds => '{0,100}', resolution => '1', nullable => false);
+CALL dp.publish('visits'); CALL dp.allot('alice', 'visits', epsilon => 50);
+"""
 
 
 @pytest.fixture(scope="module")
@@ -243,3 +254,21 @@ def test_after_an_answer_of_turbo(cluster: Cluster, alice: Connection) -> None:
     with no_charge(cluster), refused("DP003", "a Turbo view gave it"):
         compared(alice, "'f', 'm'")
     assert compared(alice, "'f', 'x', release => %s", release)[0] == "yes"
+
+
+def test_users_and_a_renyi_accountant(cluster: Cluster, alice: Connection) -> None:
+    """Counts of users' rows, whose noise knows the cap, and Gaussian averages, of which two names are one region."""
+    grouped(alice, "'orders', '{status}', '{count(*)}', epsilon => 5")  # noise of scale 5 / 5
+    assert compared(alice, "'open', 'paid', confidence => 0.99999999")[0] == "cannot tell"
+    cluster.psql(RENYI, user="boss")
+    rows = grouped(alice, "'visits', '{ward}', '{count(*),avg(age)}', rho => 1")
+    verdict, difference, low, high = compared(alice, "'a', 'c'")
+    assert (verdict, difference) == ("yes", rows["a"][0] - rows["c"][0])
+    assert one(alice, "SELECT facts FROM dp.last_answer")["compare"]["method"] == "studentised range"
+    joint = compared(alice, "'a', 'b', aggregate => 2")
+    assert one(alice, "SELECT facts FROM dp.last_answer")["compare"]["method"] == "joint"
+    by_group = compared(alice, "'a', 'b', aggregate => 2, method => 'fieller'")
+    assert joint[0] == "the other way round"
+    assert joint[3] - joint[2] < by_group[3] - by_group[2]
+    with cluster.connect("bob") as bob, no_charge(cluster), refused("42501", "was given to you"):
+        compared(bob, "'a', 'b', release => %s", one(alice, "SELECT facts FROM dp.last_answer")["compare"]["release"])
