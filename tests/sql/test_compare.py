@@ -262,7 +262,7 @@ def test_users_and_a_renyi_accountant(cluster: Cluster, alice: Connection) -> No
     assert compared(alice, "'open', 'paid', confidence => 0.99999999")[0] == "cannot tell"
     cluster.psql(RENYI, user="boss")
     rows = grouped(alice, "'visits', '{ward}', '{count(*),avg(age)}', rho => 1")
-    verdict, difference, low, high = compared(alice, "'a', 'c'")
+    verdict, difference, _, _ = compared(alice, "'a', 'c'")
     assert (verdict, difference) == ("yes", rows["a"][0] - rows["c"][0])
     assert one(alice, "SELECT facts FROM dp.last_answer")["compare"]["method"] == "studentised range"
     joint = compared(alice, "'a', 'b', aggregate => 2")
