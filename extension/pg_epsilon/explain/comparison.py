@@ -20,16 +20,7 @@ from pg_epsilon.query.arrays import items_of
 from pg_epsilon.query.released import Named, Releases, Stored
 
 MEMBERS = frozenset(
-    {
-        "groups",
-        "weights",
-        "constant",
-        "expression",
-        "aggregate",
-        "method",
-        "confidence",
-        "simultaneous",
-    }
+    {"groups", "weights", "constant", "expression", "aggregate", "method", "confidence", "simultaneous"}
 )
 MOST_GROUPS = 1_000  # of one question: a request has at most 1 MB
 EXAMPLE = "SELECT * FROM dp_compare('Sales', 'Tech-support')"

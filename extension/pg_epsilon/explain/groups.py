@@ -55,11 +55,10 @@ class Keys:
             raise DPError(SHAPE, f"release {stored.request_id} {what}", RUN_FIRST)
         own = asked is not None and set(asked) == set(range(len(how["keys"])))
         places = tuple(asked if asked is not None and own else how["order"])
-        return cls(
-            tuple(how["keys"][place][0] for place in places),
-            tuple(domain for _, domain in how["keys"]),
-            places,
-        )
+        names = [how["keys"][place][0] for place in places]
+        if not stored.own:  # whoever was served it sees no name that who paid gave to a column
+            names = [f"k{number}" for number, _ in enumerate(places, 1)]
+        return cls(tuple(names), tuple(domain for _, domain in how["keys"]), places)
 
     @cached_property
     def strides(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ DOMAINS: dict[str, list[str | None]] = {
 }
 
 
-def stored(order: list[int], **more: Any) -> Stored:
+def stored(order: list[int], own: bool = True, **more: Any) -> Stored:
     presentation = {
         "kind": "block",
         "call": "dp_group_by",
@@ -29,7 +29,7 @@ def stored(order: list[int], **more: Any) -> Stored:
         "order": order,
         **more,
     }
-    return Stored(ID, True, "m", "now", [], presentation, None)
+    return Stored(ID, own, "m", "now", [], presentation, None)
 
 
 def test_every_group_has_its_number() -> None:
@@ -88,6 +88,12 @@ def test_groups_that_there_are_not(group: tuple[str | None, ...], sqlstate: str,
     assert caught.value.sqlstate == sqlstate
     assert words in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+def test_who_was_served_it_sees_no_names_of_who_paid() -> None:
+    with pytest.raises(DPError, match=r"^k2 has no group 'nort'") as caught:
+        Keys.of(stored([1, 0, 2], own=False)).number(("t", "nort", "18"))
+    assert "city" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
