@@ -18,7 +18,7 @@ import test_half_declared as half
 from fix_cluster import ROLES, private_cluster
 from fix_stack import stack_at_work
 
-PAIRS = 60
+PAIRS = 300
 
 
 def cases() -> Row:

@@ -9,6 +9,7 @@ from typing import Any
 from pg_epsilon.engine.failures import sqlstate_of
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.expression import FoldError
+from pg_epsilon.query.types import Fixed
 
 CANCEL = "57014"
 
@@ -46,19 +47,31 @@ class Folding:
         """Evaluates constants as the analyst's session would: his TimeZone and DateStyle in, ISO and UTC out."""
 
         def fold(expressions: Sequence[str]) -> Sequence[str | None]:
+            if len(expressions) == 1 and isinstance(expressions[0], Fixed):
+                return self._fixed(expressions[0])
             order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
-            columns = [f"pg_typeof({e})::text AS t{i}, ({e})::text AS v{i}" for i, e in enumerate(expressions)]
+            # each is computed once: some look into catalogs
+            asked = ", ".join(f"({e}) AS x{i}" for i, e in enumerate(expressions))
+            columns = ", ".join(f"pg_typeof(x{i})::text AS t{i}, x{i}::text AS v{i}" for i in range(len(expressions)))
             try:
                 with self._undone():
                     style, zone = settings.get("IntervalStyle") or "postgres", settings.get("TimeZone") or "UTC"
                     self._set(f"ISO, {order}", str(style), str(zone))
-                    found = self._run(f"SELECT {', '.join(columns)}")[0]
+                    found = self._run(f"SELECT {columns} FROM (SELECT {asked} OFFSET 0) AS c")[0]
                     self._set("ISO, YMD", "iso_8601", "UTC")
                     return [self._in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
             except Exception as error:
                 raise _fold_error(error) from None
 
         return fold
+
+    def _fixed(self, one: Fixed) -> Sequence[str | None]:
+        """Prepared once, because planning it takes longer than all else."""
+        try:
+            with self._undone():
+                return [self._execute(f"SELECT {one.prepared} AS v", ["text"], [one.argument])[0]["v"]]
+        except Exception as error:
+            raise _fold_error(error) from None
 
     def _in_utc(self, value: str | None, type_name: str) -> str | None:
         if value is None or type_name != "timestamp with time zone":

@@ -13,9 +13,9 @@ from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.context import Context
-from pg_epsilon.query.literals import fold_term, identifier, quote, untyped
+from pg_epsilon.query.literals import as_text, fold_term, identifier, quote, untyped
 from pg_epsilon.query.parse import ast, enums
-from pg_epsilon.query.types import Kind, Term, type_by_oid
+from pg_epsilon.query.types import Fixed, Kind, Term, type_by_oid
 
 # STABLE for the sake of TimeZone, DateStyle or a type's output: functions of operands and of the asker's settings.
 _STABLE = frozenset(
@@ -38,11 +38,13 @@ _KNOWN = (
 )
 _OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnamespace = 11 AND o.oid < 16384"
 
-# The oid of its type and the bytes of its text, which nothing but the type's own output makes: a cast to text would cut
-# off what char(n) is padded with. NULL has no bytes.
-_TYPE_AND_SIZE = (
-    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ', CASE WHEN x IS NOT NULL"
-    " THEN pg_catalog.octet_length(pg_catalog.concat(x)) END) FROM (SELECT {sql} AS x) AS c)"
+# The oid of its type, the bytes of its text, which the type's own output alone makes (a cast to text would cut off
+# what char(n) is padded with; NULL has none), and of a text that is not too long the text itself.
+_TYPE_SIZE_TEXT = (
+    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ', s, ' ', CASE WHEN s <= {most}"
+    " AND pg_catalog.pg_typeof(x) = 'pg_catalog.text'::pg_catalog.regtype THEN pg_catalog.concat(x) END)"
+    " FROM (SELECT x, CASE WHEN x IS NOT NULL THEN pg_catalog.octet_length(pg_catalog.concat(x)) END AS s"
+    " FROM (SELECT {sql} AS x) AS c) AS d)"
 )
 
 
@@ -103,9 +105,10 @@ def _letter(ctx: Context, column: str, name: str) -> str:
     """What PostgreSQL says of its functions, or operators, of this name: asked each time, so that a question's
     statements do not tell what was asked before it."""
     join = _OPERATOR if column == "o.oprname" else ""
-    asked = _KNOWN.format(join=join, name=column, quoted=quote(name))
+    how = f"{_KNOWN}::pg_catalog.text"
+    asked, prepared = (how.format(join=join, name=column, quoted=one) for one in (quote(name), "$1"))
     try:
-        return ctx.folded(f"{asked}::pg_catalog.text", ctx.root, "the name") or "x"
+        return ctx.folded(Fixed(asked, prepared, name), ctx.root, "the name") or "x"
     except DPError:
         return "x"
 
@@ -134,8 +137,8 @@ def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> 
 
 def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
     """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
-    found = ctx.folded(_TYPE_AND_SIZE.format(sql=sql), node, "the constant")
-    oid, _, size = (found or "0").partition(" ")
+    found = ctx.folded(_TYPE_SIZE_TEXT.format(sql=sql, most=MAX_VALUE), node, "the constant")
+    oid, size, text = (found or "0  ").split(" ", 2)
     type_ = type_by_oid(int(oid))
     if type_ is None:
         return None
@@ -144,4 +147,6 @@ def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
             raise ctx.refuse(node, "the constant becomes too long", "Shorten it.")
         if not size:
             return untyped(None)
+        if type_.name == "pg_catalog.text":
+            ctx.memo[as_text(sql, type_.kind)] = text
     return Term(sql, type_)

@@ -16,6 +16,18 @@ Texts = Callable[[str], Sequence[str | None]]
 Publics = Callable[[str, str], "Relation | None"]
 
 
+class Fixed(str):
+    """SQL of a text that depends on no setting of whoever asks; prepared: the same with $1 for the argument."""
+
+    prepared: str
+    argument: str
+
+    def __new__(cls, sql: str, prepared: str, argument: str) -> Fixed:
+        found = super().__new__(cls, sql)
+        found.prepared, found.argument = prepared, argument
+        return found
+
+
 class FoldError(Exception):
     """What a Fold raises when PostgreSQL refuses one of the constants: the analyst's own mistake, never about a row."""
 
