@@ -5,7 +5,9 @@ DECLARE
   reply jsonb;
 BEGIN
   PERFORM dp._require_admin('dp.redact');
-  PERFORM dp._lock_root(l.dataset) FROM dp.ledger l WHERE l.request_id = redact.request_id;
+  PERFORM dp._lock_root(asked.dataset)
+    FROM (SELECT l.dataset FROM dp.ledger l WHERE l.request_id = redact.request_id
+          UNION SELECT t.dataset FROM dp.told t WHERE t.request_id = redact.request_id) AS asked;
   reply := dp._ledger_reply('redact', jsonb_build_object('request_id', request_id, 'who', session_user));
   IF reply ? 'refusal' THEN
     PERFORM dp._refuse(reply -> 'refusal');

@@ -100,6 +100,28 @@ def test_another_order_than_that_of_who_paid(stack: Stack, alice: Connection) ->
     assert found == theirs
 
 
+def test_an_answer_of_a_turbo_view(stack: Stack) -> None:
+    """By accuracy: `bars`, of the answer that this session was told last; asked again, it is the same one, free."""
+    stack.cluster.psql("CALL dp.enable_turbo('people', '{sex}', alpha => 0.3, beta => 0.001)", user="boss")
+    by_sex = "SELECT sex, count(*) FROM people GROUP BY sex ORDER BY sex"
+    with stack.connect("alice") as session:
+        session.execute("SET dp.alpha = 0.3; SET dp.beta = 0.001")
+        value = dict(session.execute(by_sex).fetchall())
+        told = one(session, "SELECT request_id FROM dp.last_answer")
+        with no_charge(stack.cluster):
+            row = session.execute("SELECT difference, low, high FROM dp_compare('f', 'x')").fetchone()
+            assert one(session, "SELECT facts -> 'compare' ->> 'method' FROM dp.last_answer") == "bars"
+            assert one(session, "SELECT dp_shown(%s) ->> 'mechanism'", told) == "turbo"
+            session.execute(by_sex)
+            assert one(session, "SELECT request_id FROM dp.last_answer") == told
+        assert row is not None
+        difference, low, high = map(float, row)
+        assert difference == value["f"] - value["x"]
+        assert high - difference == difference - low > 0
+    with stack.connect("bob") as bob, no_charge(stack.cluster), refused("42501", "was given to you"):
+        bob.execute("SELECT * FROM dp_compare('f', 'x', release => %s)", [told])
+
+
 def test_nothing_released_and_others_releases(stack: Stack, alice: Connection) -> None:
     """Before the first GROUP BY, after DISCARD ALL, and about somebody else's."""
     alice.execute("SELECT * FROM dp_compare('f', 'x')")

@@ -244,18 +244,6 @@ def test_the_last_release_stays(alice: Connection) -> None:
     assert compared(alice, "'f', 'x'") == first
 
 
-def test_after_an_answer_of_turbo(cluster: Cluster, alice: Connection) -> None:
-    """It is stored nowhere: the hint says what can be compared."""
-    cluster.psql("CALL dp.enable_turbo('people', '{sex}', alpha => 0.1, beta => 0.001)", user="boss")
-    grouped(alice, BY_SEX)
-    release = one(alice, "SELECT request_id FROM dp.last_answer")
-    grouped(alice, "'people', '{sex}', alpha => 0.1, beta => 0.001")
-    assert one(alice, "SELECT request_id FROM dp.last_answer") != release
-    with no_charge(cluster), refused("DP003", "a Turbo view gave it"):
-        compared(alice, "'f', 'm'")
-    assert compared(alice, "'f', 'x', release => %s", release)[0] == "yes"
-
-
 def test_users_and_a_renyi_accountant(cluster: Cluster, alice: Connection) -> None:
     """Counts of users' rows, whose noise knows the cap, and Gaussian averages, of which two names are one region."""
     grouped(alice, "'orders', '{status}', '{count(*)}', epsilon => 5")  # noise of scale 5 / 5

@@ -10,12 +10,20 @@ from pg_epsilon.engine.links import Links
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 
-# The same text in another row is the same literal: Turbo writes one row for each payment.
+# The same text in another row is the same literal: Turbo writes one row for each payment, and keeps grouped answers
+# for which nothing was paid.
+_ASKED = (
+    "WITH asked AS (SELECT dataset, request FROM dp.ledger WHERE request_id = $1::uuid AND kind = 'charge'"
+    " UNION SELECT dataset, request FROM dp.told WHERE request_id = $1::uuid) "
+)
 _ROWS = (
-    "SELECT to_jsonb(l)::text AS content, ((to_jsonb(r) - 'answer') || jsonb_build_object('salt', l.salt,"
+    f"{_ASKED}SELECT to_jsonb(l)::text AS content, ((to_jsonb(r) - 'answer') || jsonb_build_object('salt', l.salt,"
     " 'answer', r.answer - 'raw'))::text AS release FROM dp.ledger l LEFT JOIN dp.release r USING (request_id)"
-    " JOIN dp.ledger asked ON asked.request_id = $1::uuid AND asked.kind = 'charge'"
-    " WHERE l.kind = 'charge' AND l.dataset = asked.dataset AND l.request = asked.request ORDER BY l.seq"
+    " JOIN asked ON l.dataset = asked.dataset AND l.request = asked.request WHERE l.kind = 'charge' ORDER BY l.seq"
+)
+_TELL_NO_MORE = (
+    f"{_ASKED}DELETE FROM dp.told t USING asked"
+    " WHERE t.dataset = asked.dataset AND t.request = asked.request RETURNING t.request_id"
 )
 _TAKE = (
     "WITH texts AS (UPDATE dp.ledger SET request = NULL, salt = NULL WHERE request_id = ANY ($1::uuid[])),"
@@ -30,9 +38,13 @@ def redact(execute: Execute, links: Links, request_id: str, who: str) -> int:
 
     The caller appends the link, last. A ledger row of kind `redact` keeps who asked and the digests, so that the chain
     can still be verified. The stored integers are kept, but no question finds them again, because their cache key could
-    be guessed; how they are shown goes too, because it holds names and labels that the question made up.
+    be guessed; how they are shown goes too, because it holds names and labels that the question made up. So do answers
+    of Turbo views that were kept with it: those have no row of the ledger where nothing was paid.
     """
     rows = execute(_ROWS, ["text"], [request_id])
+    told = execute(_TELL_NO_MORE, ["text"], [request_id])
+    if not rows and told:
+        return 0
     if not rows:
         raise DPError(
             OUT_OF_RANGE,

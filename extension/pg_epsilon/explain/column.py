@@ -57,15 +57,17 @@ class Column:
         """A value whose mechanism stored no cells: by the bar that was shown."""
         values, bars = self.stored.presentation["values"], self.stored.presentation.get("bars")
         bar = (None, None, None) if bars is None else bars[group][self.number]
-        at = Fraction(self.stored.presentation["confidence"])
-        return _barred(values[group][self.number], tuple(bar), at, self.stored.mechanism)
+        at, uniform = Fraction(self.stored.presentation["confidence"]), self.stored.presentation.get("uniform") is True
+        return _barred(values[group][self.number], tuple(bar), at, self.stored.mechanism, uniform=uniform)
 
 
 def _bar_of(estimator: Estimator, part: Sequence[int], level_: Fraction) -> Bar:
     return estimator.bars(part, Decimal(level_.numerator) / Decimal(level_.denominator))
 
 
-def _barred(value: str | None, bar: Sequence[str | None], at: Fraction, mechanism: str) -> Barred:
+def _barred(
+    value: str | None, bar: Sequence[str | None], at: Fraction, mechanism: str, *, uniform: bool = False
+) -> Barred:
     low, high = bar[0], bar[1]
     try:
         if low is None and high is None:
@@ -75,7 +77,7 @@ def _barred(value: str | None, bar: Sequence[str | None], at: Fraction, mechanis
                 "Ask for count, sum or avg by the same groups, and compare those.",
             )
         ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
-        return Barred(math.nan if value is None else float(value), *ends, at)
+        return Barred(math.nan if value is None else float(value), *ends, at, uniform)
     except ValueError:
         raise DPError(
             SHAPE,

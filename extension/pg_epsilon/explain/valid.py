@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
+from pg_epsilon.decimals import plain
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.explain import arithmetic, averages, joint, linear
 from pg_epsilon.explain.asked import Asked, is_gaussian_average
@@ -117,9 +119,19 @@ class Valid:
             raise DPError(
                 SHAPE,
                 "the error bars of these answers do not hold together with this confidence",
-                "Ask for a lower confidence, or compare answers that have noise of their own.",
+                self._together(lost),
             )
         return lost
+
+    def _together(self, lost: Fraction) -> str:
+        """What may be asked of bars that miss so much together."""
+        lower = Decimal(math.floor((1 - lost) * 10**9)).scaleb(-9)  # a level that they do hold at
+        alone = all(isinstance(form, Barred) for form in self.asked.forms)
+        most = f"confidence => {plain(lower)} or less" if alone else f"a confidence below {plain(lower)}"
+        ways = [f"ask for {most}"] if lower > 0 else []
+        ways += ["write simultaneous => false for groups that were named beforehand"] if self.asked.groups else []
+        said = ", or ".join([*ways, "compare answers that have noise of their own"])
+        return f"{said[0].upper()}{said[1:]}."
 
     def _interval(self, form: Form, miss: float) -> Ends:
         asked = self.asked

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from pg_epsilon.errors import CHANNEL, OUT_OF_RANGE, PRIVILEGE, SHAPE, DPError
 
-NOT_KEPT = "none"  # what a session remembers of a grouped answer that was stored nowhere, as Turbo's are
 ASK_AGAIN = "Ask the question again: dp_plan says what it costs."
 
 
@@ -93,12 +92,6 @@ def named(document: Mapping[str, Any]) -> Named:
             OUT_OF_RANGE,
             "there is no release to ask about: this session was given no grouped answer",
             "Run a GROUP BY first, or name one: SELECT request_id, question FROM dp.spending",
-        )
-    if of == NOT_KEPT:
-        raise DPError(
-            SHAPE,
-            "the last grouped answer is not stored by itself: a Turbo view gave it",
-            "Ask it by epsilon (RESET dp.alpha; RESET dp.beta; SET dp.epsilon = 0.1), or name another one (release).",
         )
     first, *places = str(of).split(" ")
     try:

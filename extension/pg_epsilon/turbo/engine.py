@@ -28,10 +28,11 @@ from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.catalog import TurboCatalog, View
 from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.dry import AutoPlanBooks, PlanBooks, Planned, Still
+from pg_epsilon.turbo.kept import keep
 from pg_epsilon.turbo.payer import Payer, total
 from pg_epsilon.turbo.request import Asked, asked, declared, fits
 from pg_epsilon.turbo.settings import is_auto, view_of
-from pg_epsilon.turbo.shown import candidates_text, document, notice
+from pg_epsilon.turbo.shown import as_of, candidates_text, document, notice, presentation, table
 from pg_epsilon.turbo.sql_books import PLANNED_COUNTS, SqlBooks, Warm
 from pg_epsilon.turbo.steps import heuristic_of
 from pg_epsilon.turbo.view import Answer
@@ -162,12 +163,26 @@ class TurboEngine(Answerer):
             failed = next((one.error for one in every if one.error is not None), None)
             if failed is not None:
                 raise failed
+            cells, paths = table(request, view, question, answers), [one.path for one in every]
+            if request.keys:
+                request_id = keep(
+                    self._execute,
+                    request_id,
+                    presentation(request, view, question, cells, paths),
+                    who=who,
+                    dataset=request.policy.dataset.name,
+                    as_of=as_of(view, question),
+                    canonical=request.canonical(),
+                    document=sent,
+                    paid=payer.entered,
+                )
             return document(
                 request,
                 view,
                 question,
-                answers,
+                cells,
                 request_id=request_id,
+                paths=paths,
                 charge=total(payer.paid),
                 accounts=scope_text(payer.scope(question.first, question.last)),
                 left=payer.left(question.first, question.last),

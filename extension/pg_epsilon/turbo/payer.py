@@ -115,6 +115,11 @@ class Payer:
         return self._refused(payments, lock=False) is None
 
     @property
+    def entered(self) -> bool:
+        """Whether the ledger has a row of this request."""
+        return bool(self.paid) or self._free
+
+    @property
     def pure(self) -> bool:
         return self._policy.dataset.accountant == "pure"
 

@@ -12,7 +12,7 @@ from pg_epsilon.decimals import plain
 from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, digits_of, text
 from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
-from pg_epsilon.query.released import NOT_KEPT
+from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.turbo.catalog import View
 from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
@@ -22,6 +22,9 @@ Answers = Sequence[Sequence[Sequence[Answer]]]
 """Of each batch, of each group: the answers of its queries."""
 
 Cell = tuple[str, Fraction, Fraction | None]
+Table = Sequence[Sequence[Cell]]
+"""Of each group, by its number, one cell for each aggregate that was asked for."""
+
 OUTSIDE = "rows outside the declared domains are in no bin and are left out"
 
 
@@ -56,52 +59,77 @@ def _cell(asked: Asked, shape: Shape, cell: int, answers: Answers, tolerance: Fr
     return _shown(mean, shape), mean, off
 
 
+def table(request: Request, view: View, asked: Asked, answers: Answers) -> Table:
+    """The cells of every group, by its number, one for each aggregate of the request."""
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    tolerance = Fraction(view.alpha * scale)
+    return [
+        [_cell(asked, asked.shapes[place], cell, answers, tolerance) for place in asked.places]
+        for cell in range(request.cells)
+    ]
+
+
 def document(
     request: Request,
     view: View,
     asked: Asked,
-    answers: Answers,
+    cells: Table,
     *,
     request_id: str,
+    paths: Sequence[str],
     charge: Mapping[str, str],
     accounts: str,
     left: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The answer document (docs/internals.md §1)."""
-    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
-    tolerance = Fraction(view.alpha * scale)
-    table = [
-        [_cell(asked, asked.shapes[place], cell, answers, tolerance) for place in asked.places]
-        for cell in range(request.cells)
-    ]
+    """The answer document (docs/internals.md §1). cells: of `table`; request_id: under which the answer is kept."""
     names = [key.domain for key in request.keys]
     order, labels = reading_order(names, request.places), groups(names)
-    table = [table[number] for number in order]
     rows = [
-        [*(labels[number][place] for place in request.places), *(shown for shown, _, _ in cells)]
-        for number, cells in zip(order, table, strict=True)
+        [*(labels[number][place] for place in request.places), *(shown for shown, _, _ in cells[number])]
+        for number in order
     ]
     n, m = len(request.places), len(request.aggregates)
     sure = request.confidence <= 1 - view.beta
-    bars = [[_bar(one, asked.shapes[p], sure) for one, p in zip(cells, asked.places, strict=True)] for cells in table]
     return {
         "request_id": request_id,
-        **({"release": NOT_KEPT} if n else {}),
+        **({"release": text_of(request_id, request.places, request.numbers)} if n else {}),
         "keys": n,
         "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
         "names": [request.keys[place].name for place in request.places] + [a.name for a in request.aggregates],
         "rows": rows,
-        **({"bars": bars} if request.bars else {}),
-        "notice": notice(
-            request,
-            view,
-            asked,
-            paths=[one.path for batch in answers for cell in batch for one in cell],
-            charge=charge,
-            accounts=accounts,
-            left=left,
-        ),
+        **({"bars": [_bars(cells[number], asked, sure=sure) for number in order]} if request.bars else {}),
+        "notice": notice(request, view, asked, paths=paths, charge=charge, accounts=accounts, left=left),
     }
+
+
+def presentation(request: Request, view: View, asked: Asked, cells: Table, paths: Sequence[str]) -> dict[str, Any]:
+    """What `answer.again` and a comparison need of a grouped answer, as JSON (docs/internals.md §1).
+
+    Its bars are the view's own: within alpha ñ, each with confidence 1 - beta, or all together where `uniform` says so.
+    """
+    margin = _margin(view, asked)
+    return {
+        "kind": "block",
+        "call": request.call,
+        "confidence": plain(1 - view.beta),
+        "keys": [[key.name, key.domain] for key in request.keys],
+        "order": request.places,
+        "aggregates": request.numbers,
+        "names": [aggregate.name for aggregate in request.aggregates],
+        "values": [[shown for shown, _, _ in row] for row in cells],
+        "bars": [_bars(row, asked, sure=True) for row in cells],
+        "uniform": grade(paths) == "uniform",
+        "facts": {**({} if margin is None else {"margin": margin}), "warnings": [OUTSIDE]},
+    }
+
+
+def as_of(view: View, asked: Asked) -> str:
+    """Since when the counts of its partitions stand: of the oldest one."""
+    return min(view.parts[part].as_of for part in range(asked.first, asked.last + 1))
+
+
+def _bars(row: Sequence[Cell], asked: Asked, *, sure: bool) -> list[tuple[str | None, str | None, None]]:
+    return [_bar(one, asked.shapes[place], sure) for one, place in zip(row, asked.places, strict=True)]
 
 
 def _bar(cell: Cell, shape: Shape, sure: bool) -> tuple[str | None, str | None, None]:
@@ -127,10 +155,7 @@ def notice(
 
     path: in words, those of `paths` if None.
     """
-    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
-    shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
-    widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
-    margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
+    margin = _margin(view, asked)
     info: dict[str, Any] = {
         "call": request.call,
         "relation": request.source.shape,
@@ -141,16 +166,27 @@ def notice(
         "mechanism": "turbo",
         "charge": dict(charge),
         "accounts": accounts,
-        **({"margin": plain(Decimal(margin.numerator) / Decimal(margin.denominator))} if shown else {}),
+        **({} if margin is None else {"margin": margin}),
         "confidence": plain(1 - view.beta),
         "grade": grade(paths),
         "left": dict(left),
-        "as_of": min(view.parts[part].as_of for part in range(asked.first, asked.last + 1)),
+        "as_of": as_of(view, asked),
         "warnings": [OUTSIDE],
         "aggregates": [{"aggregate": a.name, "mechanism": "turbo"} for a in request.aggregates],
     }
     info["text"] = notice_text(info)
     return info
+
+
+def _margin(view: View, asked: Asked) -> str | None:
+    """How far the widest answer that is no average may be off; None: there are averages only."""
+    shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
+    if not shown:
+        return None
+    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
+    margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
+    return plain(Decimal(margin.numerator) / Decimal(margin.denominator))
 
 
 def grade(paths: Sequence[str]) -> str:

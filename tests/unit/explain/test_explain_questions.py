@@ -185,12 +185,13 @@ def test_bars_that_hold_for_themselves_need_their_level() -> None:
     assert level(Fraction(19, 20), 2, 10) == Fraction(199, 200)
     bar = Barred(50.0, 40.0, 60.0, enough)
     assert compare(Question((bar, bar))).low == -20
-    for keys, confidence in ((None, Fraction(38, 40)), (10, enough)):
-        refused(
-            Question((dataclasses.replace(bar, confidence=confidence),) * 2, simultaneous=keys),
-            SHAPE,
-            "lower confidence",
-        )
+    own = "compare answers that have noise of their own."
+    for keys, confidence, hint in (
+        (None, Fraction(38, 40), f"Ask for confidence => 0.9 or less, or {own}"),
+        (10, enough, "Ask for confidence => 0.75 or less, or write simultaneous => false for groups that were"),
+        (50, enough, "Write simultaneous => false for groups that were named beforehand"),
+    ):
+        refused(Question((dataclasses.replace(bar, confidence=confidence),) * 2, simultaneous=keys), SHAPE, hint)
 
 
 def test_a_bar_beside_a_cell_takes_from_what_may_be_missed() -> None:
@@ -198,7 +199,7 @@ def test_a_bar_beside_a_cell_takes_from_what_may_be_missed() -> None:
     found = compare(Question((bar, COUNTS[0])))
     margin = two_sided(0.025) * 2 + 0.5
     assert (found.low, found.high) == pytest.approx((-90 - margin, -70 + margin), rel=1e-12)
-    refused(Question((BAR, COUNTS[0])), SHAPE, "lower confidence")
+    refused(Question((BAR, COUNTS[0])), SHAPE, "Ask for a confidence below 0.95, or compare")
 
 
 def test_an_unknown_average_is_said() -> None:
