@@ -25,8 +25,11 @@ Rows = list[dict[str, Any]]
 
 
 class Control(NamedTuple):
+    """An engine that breaks a rule. call: the question of the dataset's session that it is seen by."""
+
     dataset: str
     rule: str
+    call: str
     breaks: Callable[[Replace], None]
 
     def __call__(self, replace: Replace) -> None:
@@ -426,44 +429,74 @@ def cheap_repeats(replace: Replace) -> None:
 
 
 CONTROLS: dict[str, Control] = {
-    f"{breaks.__name__} {dataset} {rule}": Control(dataset, rule, breaks)
-    for dataset, rule, breaks in [
-        ("shop", "sensitivity", charged_once),
-        ("web", "sensitivity", charged_once),
-        ("shop", "loss", cell_by_cell),
-        ("web", "loss", cell_by_cell),
-        ("shop", "sensitivity", every_row_counts),
-        ("pay", "sensitivity", values_not_clamped),
-        ("trade", "sensitivity", totals_not_clamped),
-        ("pay", "sensitivity", average_not_centred),
-        ("pay", "sensitivity", one_level_off),
-        ("trade", "sensitivity", one_level_off),
-        ("trade", "sensitivity", signs_in_parallel),
-        ("trade", "sensitivity", one_row_of_each),
-        ("trade", "sensitivity", every_row_counts),
-        ("pay", "loss", shares_not_split),
-        ("shop", "sensitivity", cap_by_limit),
-        ("shop", "loss", nobody_counts),
-        ("clinic", "draws", noise_for_full_groups_only),
-        ("clinic", "answers", zeros_stay_zero),
-        ("clinic", "answers", keys_from_the_data),
-        ("clinic", "draws", draw_again_for_odd),
-        ("clinic", "statements", statement_by_the_data),
-        ("clinic", "statements", argument_by_the_data),
-        ("clinic", "answers", refusal_by_the_data),
-        ("clinic", "answers", failure_by_the_data),
-        ("clinic", "answers", notice_with_a_count),
-        ("shop", "plans", plan_with_a_count),
-        ("clinic", "notices", log_with_a_count),
-        ("clinic", "records", record_with_a_count),
-        ("shop", "accounts", price_by_the_data),
-        ("clinic", "price", twice_the_epsilon),
-        ("clinic", "loss", twice_the_epsilon),
-        ("lab", "loss", twice_the_rho),
-        ("clinic", "loss", smaller_scale_than_declared),
-        ("clinic", "loss", shares_not_split),
-        ("clinic", "loss", cheap_repeats),
-        ("clinic", "loss", one_leaf_pays),
-        ("lab", "loss", reads_beyond_its_leaves),
+    f"{breaks.__name__} {dataset} {rule}": Control(dataset, rule, call, breaks)
+    for dataset, rule, breaks, call in [
+        ("shop", "sensitivity", charged_once, "dp_count('audit.purchase')"),
+        ("web", "sensitivity", charged_once, "dp_count('audit.login', rho => 0.01)"),
+        ("shop", "loss", cell_by_cell, "dp_group_by('audit.purchase', '{status}', '{count(distinct customer_id)}')"),
+        ("web", "loss", cell_by_cell, "dp_group_by('audit.login', '{host}', '{count(distinct who)}', rho => 0.02)"),
+        ("shop", "sensitivity", every_row_counts, "dp_count('audit.purchase')"),
+        ("pay", "sensitivity", values_not_clamped, "dp_avg('audit.pay', 'age')"),
+        ("trade", "sensitivity", totals_not_clamped, "dp_sum('audit.line', 'price')"),
+        ("pay", "sensitivity", average_not_centred, "dp_avg('audit.pay', 'age')"),
+        (
+            "pay",
+            "sensitivity",
+            one_level_off,
+            "dp_sum_r2t('audit.pay', 'score', lower => -8, upper => 6, resolution => 1)",
+        ),
+        ("trade", "sensitivity", one_level_off, "dp_sum_r2t('audit.line', 'qty', max_contribution => 1000)"),
+        ("trade", "sensitivity", signs_in_parallel, "dp_sum_r2t('audit.line', 'qty * (3 - qty)')"),
+        ("trade", "sensitivity", one_row_of_each, "dp_median('audit.line', 'qty')"),
+        ("trade", "sensitivity", every_row_counts, "dp_avg('audit.line', 'qty')"),
+        ("pay", "loss", shares_not_split, "dp_avg('audit.pay', 'age')"),
+        ("shop", "sensitivity", cap_by_limit, "dp_group_by('audit.purchase', '{status,placed}', '{count(*)}')"),
+        ("shop", "loss", nobody_counts, "dp_count('audit.purchase')"),
+        ("clinic", "draws", noise_for_full_groups_only, "dp_group_by('audit.lone', '{ward}', predicate => 'insured')"),
+        ("clinic", "answers", zeros_stay_zero, "dp_count('audit.lone')"),
+        ("clinic", "answers", keys_from_the_data, "dp_group_by('audit.lone', '{ward}', predicate => 'insured')"),
+        ("clinic", "draws", draw_again_for_odd, "dp_count('audit.lone')"),
+        ("clinic", "statements", statement_by_the_data, "dp_count('audit.lone')"),
+        ("clinic", "statements", argument_by_the_data, "dp_count('audit.lone')"),
+        (
+            "clinic",
+            "answers",
+            refusal_by_the_data,
+            "dp_count('audit.visit_week', $$day = '2024-01-10'$$, epsilon => 0.5)",
+        ),
+        (
+            "clinic",
+            "answers",
+            failure_by_the_data,
+            "dp_count('audit.visit', $$CASE WHEN stage = 'red' THEN age ELSE 1 END BETWEEN 0 AND 40$$)",
+        ),
+        ("clinic", "answers", notice_with_a_count, "dp_count('audit.lone')"),
+        ("shop", "plans", plan_with_a_count, "dp_count('audit.customer')"),
+        ("clinic", "notices", log_with_a_count, "dp_count('audit.lone')"),
+        ("clinic", "records", record_with_a_count, "dp_count('audit.lone')"),
+        ("shop", "accounts", price_by_the_data, "dp_count('audit.customer')"),
+        ("clinic", "price", twice_the_epsilon, "dp_count('audit.visit', epsilon => 0.1)"),
+        ("clinic", "loss", twice_the_epsilon, "dp_count('audit.lone')"),
+        ("lab", "loss", twice_the_rho, "dp_count('audit.sample', rho => 0.01)"),
+        ("clinic", "loss", smaller_scale_than_declared, "dp_count('audit.lone')"),
+        (
+            "clinic",
+            "loss",
+            shares_not_split,
+            "dp_group_by('audit.visit', '{stage}', '{count(*),count(charge),count(*) FILTER (WHERE age > 40)}')",
+        ),
+        ("clinic", "loss", cheap_repeats, "dp_count('audit.visit', 'age > 30', epsilon => 0.1, fresh => true)"),
+        (
+            "clinic",
+            "loss",
+            one_leaf_pays,
+            "dp_group_by('audit.visit_week', '{ward}', predicate => $$day BETWEEN '2024-01-05' AND '2024-02-01'$$)",
+        ),
+        (
+            "lab",
+            "loss",
+            reads_beyond_its_leaves,
+            "dp_count('audit.sample_hour', $$taken = '2024-01-01 02:17+01'$$, epsilon => 0.4)",
+        ),
     ]
 }
