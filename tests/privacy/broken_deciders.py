@@ -24,8 +24,10 @@ choice: Any = choice_module
 
 
 class Control(NamedTuple):
+    """A decider that breaks a rule. place: of the question of the session that it is seen by."""
+
     session: str
-    asked: str
+    place: int
     rule: str
     breaks: Callable[[Replace], None]
 
@@ -328,31 +330,31 @@ def half_of_the_split(replace: Replace) -> None:
 
 
 CONTROLS: dict[str, Control] = {
-    f"{breaks.__name__} {session} {rule}": Control(session, asked, rule, breaks)
-    for session, asked, rule, breaks in [
-        ("fare", "1207.625", "sensitivity", raw_exponentials),
-        ("fare", "sum(amount)", "sensitivity", values_not_clamped),
-        ("fare", "svt_basic", "price", threshold_drawn_twice),
-        ("fare", "svt_basic", "price", goes_on_after_a_positive),
-        ("fare", "svt_basic", "sensitivity", negative_rows_in_svt),
-        ("fare", "'r2t'", "answers", floor_from_the_data),
-        ("fare", "'r2t'", "price", real_logarithm),
-        ("fare", "r2t_geo", "sensitivity", geo_with_cut_values),
-        ("fare", "dp_bound", "sensitivity", bound_with_exact_rows),
-        ("fare", "'svt'", "price", half_of_the_split),
-        ("fare", "'hist'", "sensitivity", tau_of_zero),
-        ("guild", "'hist'", "sensitivity", one_row_in_hist),
-        ("guild", "'hist'", "sensitivity", sides_in_parallel),
-        ("guild", "'em'", "sensitivity", one_row_in_em),
-        ("guild", "'em'", "sensitivity", tight_for_users),
-        ("fare", "avg(amount)", "answers", few_rows_count_as_one),
-        ("fare", "avg(amount)", "draws", few_rows_draw_nothing),
-        ("fare", "fallback", "accounts", returned_by_the_count),
-        ("fare", "fallback", "price", returned_always),
-        ("fare", "fallback", "draws", fallback_by_the_truth),
-        ("fare", "sum(amount)", "draws", bound_of_the_data),
-        ("fare", "count(*)", "answers", distance_in_the_notice),
-        ("fare", "count(tip) FROM", "draws", mechanism_by_the_data),
-        ("fare", "fare_none", "plans", synthetic_answer_of_the_data),
+    f"{breaks.__name__} {session} {rule}": Control(session, place, rule, breaks)
+    for session, place, rule, breaks in [
+        ("fare", 24, "sensitivity", raw_exponentials),
+        ("fare", 6, "sensitivity", values_not_clamped),
+        ("fare", 9, "price", threshold_drawn_twice),
+        ("fare", 9, "price", goes_on_after_a_positive),
+        ("fare", 9, "sensitivity", negative_rows_in_svt),
+        ("fare", 7, "answers", floor_from_the_data),
+        ("fare", 7, "price", real_logarithm),
+        ("fare", 8, "sensitivity", geo_with_cut_values),
+        ("fare", 40, "sensitivity", bound_with_exact_rows),
+        ("fare", 10, "price", half_of_the_split),
+        ("fare", 30, "sensitivity", tau_of_zero),
+        ("guild", 7, "sensitivity", one_row_in_hist),
+        ("guild", 7, "sensitivity", sides_in_parallel),
+        ("guild", 2, "sensitivity", one_row_in_em),
+        ("guild", 8, "sensitivity", tight_for_users),
+        ("fare", 17, "answers", few_rows_count_as_one),
+        ("fare", 17, "draws", few_rows_draw_nothing),
+        ("fare", 32, "accounts", returned_by_the_count),
+        ("fare", 33, "price", returned_always),
+        ("fare", 32, "draws", fallback_by_the_truth),
+        ("fare", 6, "draws", bound_of_the_data),
+        ("fare", 0, "answers", distance_in_the_notice),
+        ("fare", 22, "draws", mechanism_by_the_data),
+        ("fare", 25, "plans", synthetic_answer_of_the_data),
     ]
 }

@@ -31,7 +31,7 @@ TEETH = {
     "trade": (Fraction(1, 7), Fraction(7, 10)),
 }
 PER_RELATION = 12  # units removed a relation (row units) or dataset (user units); the slow test removes every one
-ADDED = 12  # new units a dataset, of up to 71; make test-thorough adds every one
+ADDED = 8  # new units a dataset, of up to 71; make test-thorough adds every one
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -17,8 +18,13 @@ NAMED = re.compile(r"_(is|are)_(caught|seen|found|rejected)$")
 TOLD = re.compile(r"\bcontrols?\b", re.I)
 
 
-def controls(root: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def controls(root: Path) -> tuple[tuple[str, bool], ...]:
     """(file::test, whether it is marked slow) of every negative control."""
+    return tuple(_controls(root))
+
+
+def _controls(root: Path) -> Iterator[tuple[str, bool]]:
     for file in sorted(root.rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
