@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
@@ -180,14 +181,31 @@ def position_of(text: str, root: Any, node: Any) -> int:
 
 def children(node: Any) -> Iterator[Any]:
     """Yield the direct child nodes, through nested tuples, in the order of PostgreSQL's struct fields."""
-    for slot in node:
-        stack = [getattr(node, slot)]
-        while stack:
-            value = stack.pop()
-            if isinstance(value, ast.Node):
-                yield value
-            elif isinstance(value, tuple):
-                stack.extend(reversed(value))
+    for slot in _holders(node.__class__):
+        value = getattr(node, slot)
+        if isinstance(value, ast.Node):
+            yield value
+        elif isinstance(value, tuple):
+            stack = list(reversed(value))
+            while stack:
+                item = stack.pop()
+                if isinstance(item, ast.Node):
+                    yield item
+                elif isinstance(item, tuple):
+                    stack.extend(reversed(item))
+
+
+@cache
+def _holders(kind: Any) -> tuple[str, ...]:
+    """The slots of a kind of node that may hold nodes: half of all slots are flags, places and enums.
+
+    A statement is walked some thirty times before it is answered.
+    """
+    told = {slot: getattr(facts, "c_type", "") for slot, facts in kind.__slots__.items()}
+    return tuple(slot for slot, c_type in told.items() if c_type not in _SCALARS and not hasattr(enums, c_type))
+
+
+_SCALARS = frozenset({"bool", "char", "char*", "int", "int16", "int32", "long", "Index", "ParseLoc"})
 
 
 def _tokens(text: str, what: str) -> list[Any]:

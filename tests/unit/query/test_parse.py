@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from pg_epsilon.query.parse import (
 )
 
 PACKAGES = Path(parse.__file__).parents[2]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 N = MAX_EXPRESSION
 
 
@@ -267,6 +269,35 @@ def test_nesting_that_copies_its_operands_cannot_explode(scope: Scope) -> None:
         text = f"CASE {text} WHEN 1 THEN 2 WHEN 2 THEN 3 WHEN 3 THEN 4 END"
     with pytest.raises(DPError, match="too long"):
         compile_expression(text, scope, fold)
+
+
+def _all_slots(value: object) -> list[object]:
+    """The nodes directly beneath a slot's value: a node itself, those of a tuple, however deep."""
+    if isinstance(value, tuple):
+        return [node for item in value for node in _all_slots(item)]
+    return [value] if isinstance(value, ast.Node) else []
+
+
+def test_no_child_is_left_out() -> None:
+    """Of every kind of node that the fixtures' statements have: what all slots hold, those for flags too."""
+    texts = [file.read_text(encoding="utf-8") for file in sorted(FIXTURES.rglob("*.sql"))]
+    pending: list[Any] = [one for text in texts for one in _statements(text)]
+    kinds = set()
+    while pending:
+        node = pending.pop()
+        kinds.add(type(node).__name__)
+        below = [child for slot in node for child in _all_slots(getattr(node, slot))]
+        assert [id(child) for child in children(node)] == [id(child) for child in below], node
+        pending += below
+    assert len(kinds) > 40
+
+
+def _statements(text: str) -> list[Any]:
+    """Those that can be parsed: some files hold psql's own commands."""
+    try:
+        return list(parse_statements(text))
+    except parse.parser.ParseError:
+        return []
 
 
 def test_statements_have_no_size_limit_of_their_own() -> None:
