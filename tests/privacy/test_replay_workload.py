@@ -28,6 +28,7 @@ def asked_of(relation: str, value: str, queries: str, budget: str, options: dict
 STEPS = "'{10,20,40,60,80,120}'"
 SUMS = ["sum"]
 ALONE = {"method": "workload", "aggregates": SUMS}
+OWN = [[1] * 6, [1, 1, 1, -1, -1, -1], *([0] * k + [2] + [0] * (5 - k) for k in range(6))]
 CHOSEN = {"theta": "svt", "rho_split": 0.5}
 JOINED = ", predicate => 'deal.id = line.deal_id AND status = ''paid''', joins => '{audit.deal}'"
 TOGETHER = ",".join(f'"sum(age) FILTER (WHERE age <= {step})"' for step in (20, 40, 60, 80))
@@ -67,6 +68,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", "'{20,60,120}'", "epsilon => 0.5", CHOSEN, ", by => 'insured'")),
         (A, "DP005", asked_of("pay", "age", "'{20,10}'", "epsilon => 0.5", {})),
         (A, "DP001", asked_of("pay", "age", STEPS, "epsilon => 50", {})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": OWN, **ALONE, "method": "timm"})),
     ],
     "trade": [
         (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1", {})),

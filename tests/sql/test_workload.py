@@ -88,6 +88,7 @@ def told(conn: psycopg.Connection[Any]) -> Iterator[list[str]]:
         conn.remove_notice_handler(heard)
 
 
+OWN = [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, -1]]
 METHODS: list[dict[str, Any]] = [
     {},
     {"method": "identity"},
@@ -98,6 +99,7 @@ METHODS: list[dict[str, Any]] = [
     {"method": "timm"},
     {"method": "tamm", "strategy": "tree", "aggregates": ["sum"]},
     {"method": "tamm", "strategy": "wavelet", "aggregates": ["sum"]},
+    {"method": "timm", "strategy": OWN, "aggregates": ["sum"]},
     {"theta": "svt"},
     {"theta": "exponential"},
     {"theta": "recursive"},
@@ -335,6 +337,9 @@ REFUSED = [
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"theta\": \"twice\"}'", "DP005", "theta must be numbers"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"method\": \"best\"}'", "DP005", "unknown method"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": \"optimal\"}'", "DP005", "Gaussian"),
+    ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [[1,2]]}'", "DP005", "each of the 1 buckets"),
+    ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [[1]]}'", "DP005", "answers sums alone"),
+    ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [1]}'", "DP003", "strategy"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"thetta\": 3}'", "DP005", "unknown option"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"rho_split\": 1}'", "DP005", "below 1"),
     ("'wages', 'pay', '{300}', epsilon => 1e-9, options => '{\"theta\": \"recursive\"}'", "DP005", "levels"),

@@ -22,6 +22,7 @@ MAX_PAIR_CELLS = 62_500  # above it counts and averages are not answered beside 
 MAX_QUERIES = 4_000
 METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
 STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
+EXAMPLE_OF_OWN = 'Of two buckets: options => \'{"strategy": [[1,1],[0,1]], "aggregates": ["sum"]}\'.'
 THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
 AGGREGATES = ("sum", "count", "avg")
 _MEMBERS = frozenset({"thresholds", "ranges", "matrix", "per", "options"})
@@ -34,7 +35,8 @@ class Options:
 
     theta: how the truncation threshold is chosen, with `public_theta` where the asker names one. rho_split: the share
     of the budget for it. ratio: of rows that the sparse vector and the exponential mechanism leave untouched.
-    split: how the method sqm shares the budget out, by size or equally.
+    split: how the method sqm shares the budget out, by size or equally. own: of the strategy `custom`, the rows that
+    the asker gave, a weight for each bucket.
     """
 
     theta: str = "none"
@@ -46,6 +48,7 @@ class Options:
     ratio: Decimal = Decimal("0.998")
     aggregates: tuple[str, ...] = AGGREGATES
     split: str = "optimal"
+    own: tuple[tuple[Fraction, ...], ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -82,11 +85,13 @@ class Workload:
 
     def canonical(self) -> dict[str, Any]:
         """What tells this workload from another; the aggregate says the value and its bounds."""
+        options = {name: str(value) for name, value in sorted(vars(self.options).items()) if name != "own"}
+        own = [[str(weight) for weight in row] for row in self.options.own]
         return {
             "cuts": list(self.cuts),
             **self._queries(),
             "per": self.per,
-            "options": {name: str(value) for name, value in sorted(vars(self.options).items())},
+            "options": {**options, "own": own} if own else options,
         }
 
     def _queries(self) -> dict[str, Any]:
@@ -139,6 +144,7 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
             f"more than {MAX_QUERIES} queries, or more than {MAX_CELLS} cells of queries by buckets",
             "Ask fewer queries at once.",
         )
+    _check_own(options, len(cuts) - 1)
     return Workload(lattice, cuts, rows, edges, prefixes, per, options)
 
 
@@ -280,23 +286,66 @@ def _options(found: Any) -> Options:
     aggregates = given.get("aggregates", list(AGGREGATES))
     if not isinstance(aggregates, list) or not aggregates or set(aggregates) - set(AGGREGATES):
         raise DPError(OUT_OF_RANGE, "aggregates is a list of sum, count and avg", '{"aggregates": ["sum"]}')
+    strategy = given.get("strategy")
+    own = _own(strategy) if isinstance(strategy, list) else ()
     return Options(
         theta,
         public,
         _one_of(given, "method", METHODS),
-        _one_of(given, "strategy", STRATEGIES),
+        "custom" if own else _one_of(given, "strategy", STRATEGIES),
         _one_of(given, "isotonic", ("auto", "on", "off")),
         _fraction(given.get("rho_split", "0.1"), "rho_split"),
         _fraction(given.get("ratio", "0.998"), "ratio"),
         tuple(one for one in AGGREGATES if one in aggregates),
         _one_of({"split": "optimal", **given}, "split", ("optimal", "equal")),
+        own,
     )
+
+
+def _own(given: Any) -> tuple[tuple[Fraction, ...], ...]:
+    """A strategy of the asker's own: rows of weights of buckets."""
+    rows = tuple(
+        tuple(Fraction(_number(str(value), "strategy", signed=True)) for value in members.items(row, "strategy"))
+        for row in members.items(given, "strategy")
+    )
+    if not rows or len(rows) > MAX_QUERIES or len(rows) * max(map(len, rows)) > MAX_CELLS:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"a strategy has 1 to {MAX_QUERIES} rows, and at most {MAX_CELLS} weights",
+            EXAMPLE_OF_OWN,
+        )
+    return rows
+
+
+def _check_own(options: Options, buckets: int) -> None:
+    """DP005 for a strategy of the asker's own that is not over these buckets, or is asked for counts."""
+    if not options.own:
+        return
+    if any(len(row) != buckets or not any(row) for row in options.own):
+        raise DPError(
+            OUT_OF_RANGE,
+            f"each row of a strategy needs a weight for each of the {buckets} buckets, not all of them 0",
+            EXAMPLE_OF_OWN,
+        )
+    if options.method not in ("auto", "timm"):
+        raise DPError(
+            OUT_OF_RANGE,
+            f"method {options.method} takes no strategy of your own",
+            "method => timm, or leave it out: rows over buckets are rows whatever theta is.",
+        )
+    if options.aggregates != ("sum",):
+        raise DPError(
+            OUT_OF_RANGE,
+            "a strategy of your own answers sums alone",
+            'Say so: options => \'{"aggregates": ["sum"], "strategy": [[1,1],[0,1]]}\'.',
+        )
 
 
 def _one_of(given: Mapping[str, Any], name: str, known: Sequence[str]) -> str:
     value = str(given.get(name, "auto"))
     if value not in known:
-        raise DPError(OUT_OF_RANGE, f"unknown {name}", f"{name} is one of {', '.join(known)}.")
+        more = ", or a matrix of your own" if name == "strategy" else ""
+        raise DPError(OUT_OF_RANGE, f"unknown {name}", f"{name} is one of {', '.join(known)}{more}.")
     return value
 
 

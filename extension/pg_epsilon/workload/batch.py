@@ -16,7 +16,7 @@ from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.workload.ask import Workload
 from pg_epsilon.workload.columns import Columns, pairs_of, sums_of
-from pg_epsilon.workload.designs import Design
+from pg_epsilon.workload.designs import CUSTOM, Design
 from pg_epsilon.workload.found import find
 from pg_epsilon.workload.statement import edges_of, parse
 from pg_epsilon.workload.thresholds import Threshold
@@ -24,7 +24,7 @@ from pg_epsilon.workload.thresholds import Threshold
 MOST_RELEASED = 4_000_000
 DATA = ("sums", "pairs")
 METHODS = ("identity", "workload", "sqm", "tamm", "timm")
-STRATEGIES = ("identity", "workload", "sqm", "greedyh", "wavelet", "tree", "p-identity", "optimal")
+STRATEGIES = ("identity", "workload", "sqm", "greedyh", "wavelet", "tree", "p-identity", "optimal", CUSTOM)
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,12 @@ class Batch:
         return find(self.workload, theta, gaussian=self.gaussian).best
 
     def sure(self, theta: int) -> Design:
-        """The same after the charge, when nothing may fail: the identity, where an optimiser found no strategy."""
+        """The same after the charge, when nothing may fail: the identity, where an optimiser found no strategy, or the
+        asker's own does not survive being rounded at this theta."""
         try:
-            return self.best(theta)
+            design = self.best(theta)
+            design.on_lattice(self.most_rows)
+            return design
         except DPError:
             options = replace(self.workload.options, method="identity")
             return replace(self, workload=replace(self.workload, options=options)).best(theta)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
@@ -30,6 +30,7 @@ MOST_COLUMNS = 2_000  # for strategies that are optimised; above it identity and
 MAX_TRIED = 2_500  # cells up to which pairs are tried for sums alone, for which they are seldom better
 P_IDENTITY = (1, 4, 16)
 TREES = (2, 4, 8, 16)
+CUSTOM = "custom"
 Build = Callable[[], Strategy]
 
 
@@ -55,7 +56,15 @@ class Design:
     def on_lattice(self, most_rows: int) -> LatticeStrategy:
         """The integers that are drawn for, remembered; DP005 where they have no room."""
         if most_rows not in self._drawn:
-            self._drawn[most_rows] = on_lattice(self.strategy, self.columns.weights, most_rows)
+            drawn = on_lattice(self.strategy, self.columns.weights, most_rows)
+            own = self.strategy.name == CUSTOM
+            if own and not strategies.spans(drawn.strategy(CUSTOM), self.columns.totals):
+                raise DPError(
+                    OUT_OF_RANGE,
+                    "the weights of this strategy are too far apart: the small ones vanish beside the large ones",
+                    "Give rows of weights of about one size.",
+                )
+            self._drawn[most_rows] = drawn
         return self._drawn[most_rows]
 
 
@@ -128,15 +137,15 @@ def _strategies(options: Options, columns: Columns, aim: Queries, *, gaussian: b
     if wanted == "sqm":
         yield "sqm", partial(_single, aim, gaussian=gaussian, equal=options.split == "equal")
     if wanted in ("auto", "tamm") and count <= MOST_COLUMNS:
-        for build in _chosen(options.strategy, columns, aim, gaussian=gaussian):
+        for build in _chosen(options, columns, aim, gaussian=gaussian):
             yield "tamm", build
     if wanted in ("auto", "timm") and count <= MOST_COLUMNS:
-        yield from _independent(options.strategy, columns, aim, gaussian=gaussian)
+        yield from _independent(options, columns, aim, gaussian=gaussian)
 
 
-def _chosen(wanted: str, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[Build]:
+def _chosen(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[Build]:
     """Strategies for queries over columns; the first, where the noise is Gaussian, is the best for its L2 norm."""
-    count = aim.shape[1]
+    count, wanted = aim.shape[1], options.strategy
     if gaussian and (wanted == "optimal" or (wanted == "auto" and count <= LARGEST)):
         yield partial(optimal, aim)
     if wanted in ("auto", "greedyh"):
@@ -155,11 +164,20 @@ def _chosen(wanted: str, columns: Columns, aim: Queries, *, gaussian: bool) -> I
         yield partial(strategies.workload, aim)
 
 
-def _independent(wanted: str, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
+def _own(options: Options, columns: Columns) -> Strategy:
+    """The asker's rows, without the buckets that can have no sum."""
+    matrix = weights_of(options.own)[:, [column.block for column in columns.columns]]
+    return Strategy(CUSTOM, matrix[np.any(matrix != 0, axis=1)])
+
+
+def _independent(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
     """TiMM: a strategy for the queries before truncation, over truncated columns; S = A T (§7.5)."""
     weights = np.asarray(columns.weights, dtype=float)
     whole = Written.of(aim.dense() / weights)
-    for build in _chosen("greedyh" if wanted == "auto" else wanted, columns, whole, gaussian=gaussian):
+    if options.strategy == CUSTOM and columns.data == "sums":
+        yield "timm", partial(_truncated, partial(_own, options, columns), weights)
+    usual = replace(options, strategy="greedyh") if options.strategy == "auto" else options
+    for build in _chosen(usual, columns, whole, gaussian=gaussian):
         yield "timm", partial(_truncated, build, weights)
 
 
