@@ -18,6 +18,7 @@ from pg_epsilon.workload.batch import Batch, Drawn, read
 from pg_epsilon.workload.designs import designs, variance
 from pg_epsilon.workload.found import find
 
+FLOOR = 1e-9  # of the largest deviation: a query without noise weighs no more than this allows
 MOST_SHOWN = 400  # queries whose errors by each method are told
 
 
@@ -104,7 +105,7 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
-    shown = _smoothed(found.totals, how)
+    shown = _smoothed(found, how)
     cut = drawn.theta < workload.cuts[-1]
     asked = workload.options.aggregates
     result: list[list[str | int | None]] = []
@@ -133,14 +134,20 @@ def _within(value: float | None, low: int, high: int) -> float | None:
     return None if value is None else min(max(value, low), high)
 
 
-def _smoothed(totals: Array, how: Batch) -> Array:
+def _smoothed(found: Answers, how: Batch) -> Array:
     """Isotonic regression: true prefix sums do not decrease. `auto` where all queries share one draw (§10)."""
     wanted = how.workload.options.isotonic
     if not how.workload.prefixes or wanted == "off" or (wanted == "auto" and how.workload.options.method == "sqm"):
-        return totals
+        return found.totals
+    return smoothed(found.totals, 1 / np.square(np.maximum(found.deviations, FLOOR * found.deviations.max() or 1)))
+
+
+def smoothed(totals: Array, weights: Array) -> Array:
+    """The nearest values that do not decrease, by least squares of these weights above 0: of each value's noise, which
+    is public, 1 / variance (§10)."""
     from scipy.optimize import isotonic_regression
 
-    return np.asarray(isotonic_regression(totals).x)
+    return np.asarray(isotonic_regression(totals, weights=weights).x)
 
 
 def _text(value: float | None, step: Fraction, digits: int | None = None) -> str | None:
