@@ -280,7 +280,7 @@ def test_isotonic_answers_do_not_decrease() -> None:
 @pytest.mark.parametrize(
     ("document", "state"),
     [
-        ({"thresholds": [5, 3]}, "DP005"),
+        ({"thresholds": [5, 3], "matrix": [[1, 0]]}, "DP005"),
         ({"thresholds": ["NaN"]}, "DP005"),
         ({"thresholds": [5, 5000]}, "DP005"),
         ({"thresholds": [5], "unknown": 1}, "DP003"),
