@@ -65,7 +65,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", running("pay", "width_bucket(age, 10, 60, 5)", "age", "epsilon => 0.5", "true")),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {}, ", by => 'stage'")),
         (A, "direct", asked_of("pay", "age", "'{20,60,120}'", "epsilon => 0.5", CHOSEN, ", by => 'insured'")),
-        (A, "DP005", asked_of("pay", "age", "'{20,10}'", "epsilon => 0.5", {})),
+        (A, "direct", asked_of("pay", "age", "'{60,10,60}'", "epsilon => 0.5", ALONE)),
+        (A, "DP005", asked_of("pay", "age", "'{20,10}', workload => '{{1,0}}'", "epsilon => 0.5", {})),
         (A, "DP001", asked_of("pay", "age", STEPS, "epsilon => 50", {})),
     ],
     "trade": [
