@@ -290,3 +290,15 @@ def test_every_case_is_tested() -> None:
     assert {one["input"]["kind"] for one in CASES.values()} == kinds
     assert len(CASES) == 71
     assert set(NOT_ASKED) < set(CASES)
+
+
+@pytest.mark.parametrize("method", ["workload", "sqm", "tamm"])
+def test_equal_queries_are_measured_once(method: str) -> None:
+    """In any place and any order they have the error that each has where it is asked once."""
+    given = {**CASES["duplicates-distinct"]["input"], "method": method, "strategy": "workload", "merge": True}
+    once, often = (
+        designs(one.workload, one.theta, gaussian=False)[0]
+        for one in (Asked({**given, "workload": {"prefix": ends}}) for ends in ([20, 40], [40, 20, 40, 20]))
+    )
+    same(often.factors, [once.factors[1], once.factors[0]] * 2)
+    assert often.strategy.matrix.shape == once.strategy.matrix.shape
