@@ -318,8 +318,8 @@ def test_the_plan_lists_every_candidate(alice: psycopg.Connection[Any]) -> None:
 
 
 REFUSED = [
-    ("'wages', 'pay', '{300,150}', epsilon => 1", "DP005", "ascending order"),
-    ("'wages', 'pay', '{300,300}', epsilon => 1", "DP005", "ascending order"),
+    ("'wages', 'pay', '{300,150}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
+    ("'wages', 'pay', '{300,300}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
     ("'wages', 'pay', '{300,2000}', epsilon => 1", "DP005", "outside the declared bounds"),
     ("'wages', 'pay', '{300,NULL}', epsilon => 1", "DP005", "not NULL"),
     ("'wages', 'pay', '{300}', workload => '{{0}}', epsilon => 1", "DP005", "not all of them 0"),

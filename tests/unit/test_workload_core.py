@@ -280,7 +280,7 @@ def test_isotonic_answers_do_not_decrease() -> None:
 @pytest.mark.parametrize(
     ("document", "state"),
     [
-        ({"thresholds": [5, 3]}, "DP005"),
+        ({"thresholds": [5, 3], "matrix": [[1, 0]]}, "DP005"),
         ({"thresholds": ["NaN"]}, "DP005"),
         ({"thresholds": [5, 5000]}, "DP005"),
         ({"thresholds": [5], "unknown": 1}, "DP003"),
@@ -377,3 +377,21 @@ def test_the_average_of_the_top_bin_is_thirty_times_nearer() -> None:
     ours = float(np.linalg.norm(weights)) * shown._scale(drawn, how) * math.sqrt(2)
     half = float(how.amount) / 2
     assert math.hypot(upper / half, average / half) * math.sqrt(2) >= 30 * ours
+
+
+def test_a_release_of_before_is_read_by_all_its_blocks() -> None:
+    """Blocks that no query reads are left out now, and had columns before, which the released integers say."""
+    options = {"aggregates": ["sum"], "method": "identity"}
+    document = {"ranges": ["(100,300]", "(500,1000]"], "options": options}
+    asked = compile_workload({"workload": document}, LATTICE, None)
+    assert asked is not None
+    how = batch(asked)
+    raw = core(text(how, [50, 200, 400, 600, 700]), how, NoNoise(), "w")  # type: ignore[arg-type]
+    assert [column.block for column in read(raw, how).columns.columns] == [1, 3]
+    before = [*raw]
+    assert before[7:13:3] == [1, 1]  # one entry a row
+    before[1] -= 2
+    before[8], before[11] = 1, 3  # their columns
+    assert [column.block for column in read(before, how).columns.columns] == [0, 1, 2, 3]
+    found = [[row[3] for row in shown.rows(one, how, Decimal("0.95"))] for one in (raw, before)]
+    assert found == [["200", "1300"]] * 2

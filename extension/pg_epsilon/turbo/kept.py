@@ -1,4 +1,4 @@
-"""Grouped answers of a view, kept so that they can be compared and shown again (dpxplain.md §0.0, composition.md §8).
+"""Grouped answers of a view, kept so that they can be compared and shown again (dpxplain.md §0, composition.md §8).
 
 What was told is post-processing of what was paid for, so keeping it costs nothing. An answer that
 nothing was paid for, and that is word for word one that the asker was told before, is that one: a

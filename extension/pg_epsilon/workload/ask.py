@@ -79,6 +79,27 @@ class Workload:
         return len(self.cuts) - 1
 
     @cached_property
+    def distinct(self) -> Workload:
+        """With equal queries once: they are measured once, and answered in every place (§0)."""
+        if isinstance(self.rows, Runs):
+            runs = tuple(dict.fromkeys(zip(self.rows.starts, self.rows.ends, strict=True)))
+            starts, ends = zip(*runs, strict=True)
+            rows: Rows = Runs(starts, ends, self.rows.blocks)
+        else:
+            rows = tuple(dict.fromkeys(self.rows))
+        return self if len(rows) == len(self.rows) else replace(self, rows=rows)
+
+    @cached_property
+    def unread(self) -> frozenset[int]:
+        """Blocks that no query reads."""
+        if isinstance(self.rows, Runs):
+            runs = set(zip(self.rows.starts, self.rows.ends, strict=True))
+            read = {block for start, end in runs for block in range(start, end)}
+        else:
+            read = {block for row in self.rows for block, weight in enumerate(row) if weight}
+        return frozenset(range(self.blocks)) - read
+
+    @cached_property
     def text(self) -> str:
         """`canonical` as text: equal workloads over equal lattices have equal ones."""
         return json.dumps([self.canonical(), self.lattice.high, str(self.lattice.step)], sort_keys=True)
@@ -163,16 +184,14 @@ Shape = tuple[tuple[int, ...], Rows, tuple[tuple[Decimal | None, Decimal | None]
 
 
 def _thresholds(values: Sequence[Decimal], lattice: Lattice) -> Shape:
-    """Prefix sums: of values at most each threshold, which must ascend and lie within the declared bounds."""
-    if any(b <= a for a, b in pairwise(values)):
-        raise DPError(OUT_OF_RANGE, "thresholds must be in ascending order", "thresholds => '{30000,40000,50000}'")
+    """Prefix sums: of values at most each threshold, in any order, within the declared bounds."""
     ends = [_at_most(value, lattice) for value in values]
     for value, end in zip(values, ends, strict=True):
         _check_within(value, end, lattice)
-    cuts = (lattice.low - 1, *dict.fromkeys(ends))
+    cuts = (lattice.low - 1, *sorted(set(ends)))
     places = {cut: place for place, cut in enumerate(cuts)}
     rows = Runs((0,) * len(ends), tuple(places[end] for end in ends), len(cuts) - 1)
-    return cuts, rows, tuple((None, value) for value in values), True
+    return cuts, rows, tuple((None, value) for value in values), list(values) == sorted(values)
 
 
 def _ranges(texts: Sequence[Any], lattice: Lattice) -> Shape:
@@ -214,6 +233,12 @@ def _range(text: str, lattice: Lattice) -> tuple[int, int, tuple[Decimal | None,
 
 def _matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Lattice) -> Shape:
     """Any real matrix over the buckets (below the first threshold, between neighbours)."""
+    if any(b <= a for a, b in pairwise(thresholds)):
+        raise DPError(
+            OUT_OF_RANGE,
+            "the thresholds of a matrix must be in ascending order",
+            "thresholds => '{30000,40000,50000}': they are the upper ends of its columns.",
+        )
     cuts, _, _, _ = _thresholds(thresholds, lattice) if thresholds else ((), (), (), False)
     rows = []
     for line in lines:

@@ -23,6 +23,7 @@ from pg_epsilon.workload.thresholds import Threshold
 
 MOST_RELEASED = 4_000_000
 DATA = ("sums", "pairs")
+READ = 2  # added to it: sums of blocks that some query reads; what was released before has columns for all
 METHODS = ("identity", "workload", "sqm", "tamm", "timm")
 STRATEGIES = ("identity", "workload", "sqm", "greedyh", "wavelet", "tree", "p-identity", "optimal", CUSTOM)
 
@@ -159,7 +160,12 @@ def _blocks(
 def _written(design: Design, drawn: LatticeStrategy) -> list[int]:
     """[data, method, strategy, its number, factor, rows, then of each row: entries, (column, integer) …]."""
     name, _, number = design.strategy.name.partition(" ")
-    head = [DATA.index(design.columns.data), METHODS.index(design.method), STRATEGIES.index(name), int(number or 0)]
+    head = [
+        DATA.index(design.columns.data) + READ,
+        METHODS.index(design.method),
+        STRATEGIES.index(name),
+        int(number or 0),
+    ]
     lines = [len(drawn.rows)]
     for row in drawn.rows:
         lines += [len(row), *(integer for entry in row for integer in entry)]
@@ -217,6 +223,7 @@ def _read(head: Head) -> Drawn:
         pairs = head.integers[place + 1 : place + 1 + 2 * size]
         rows.append(tuple(zip(pairs[::2], pairs[1::2], strict=True)))
         place += 1 + 2 * size
-    columns = (sums_of if DATA[data] == "sums" else pairs_of)(head.workload, theta)
+    in_pairs, every = DATA[data % READ] == "pairs", data < READ
+    columns = pairs_of(head.workload, theta) if in_pairs else sums_of(head.workload, theta, every=every)
     name = STRATEGIES[strategy] + (f" {number}" if number else "")
     return Drawn(theta, METHODS[method], name, columns, LatticeStrategy(tuple(rows), columns.weights, factor), ())

@@ -99,9 +99,10 @@ def weights_of(queries: Rows) -> Array:
     return np.array([[float(weight) for weight in row] for row in queries])
 
 
-def sums_of(workload: Workload, theta: int) -> Columns:
-    """The sum of every block that can have one."""
-    ends = [min(high, theta) for high in workload.cuts[1:]]
+def sums_of(workload: Workload, theta: int, *, every: bool = False) -> Columns:
+    """The sum of every block that can have one and that some query reads. every: also of those that none reads."""
+    out = frozenset() if every else workload.unread
+    ends = [0 if block in out else min(high, theta) for block, high in enumerate(workload.cuts[1:])]
     found = [Column(block, 1, 0, end, Fraction(1), None) for block, end in enumerate(ends) if end > 0]
     return Columns("sums", tuple(found), workload.rows)
 

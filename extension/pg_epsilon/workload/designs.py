@@ -76,9 +76,9 @@ def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
     """
     if workload.options.strategy == "optimal" and not gaussian:
         raise DPError(OUT_OF_RANGE, "strategy optimal is for Gaussian noise", "Ask with rho, or strategy => auto.")
-    found = []
-    for columns in _data(workload, theta):
-        aim = objective(columns, _values(workload, theta))
+    found, apart = [], workload.distinct
+    for columns in _data(apart, theta):
+        aim, asked = objective(columns, _values(apart, theta)), replace(columns, queries=workload.rows)
         for method, build in _strategies(workload.options, columns, aim, gaussian=gaussian):
             # An optimiser may diverge at a theta that was drawn, after the charge: then this candidate is out.
             with suppress(np.linalg.LinAlgError):
@@ -86,8 +86,8 @@ def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
                 inverted = strategies.inverse(strategy)
                 total = float(strategies.query_errors(strategy, aim, gaussian=gaussian, inverted=inverted).sum())
                 if math.isfinite(total) and strategies.spans(strategy, aim, inverted):
-                    own = strategies.query_errors(strategy, columns.totals, gaussian=gaussian, inverted=inverted)
-                    found.append(Design(method, columns, strategy, own, total))
+                    own = strategies.query_errors(strategy, asked.totals, gaussian=gaussian, inverted=inverted)
+                    found.append(Design(method, asked, strategy, own, total))
     if not found:
         raise DPError(
             OUT_OF_RANGE,
@@ -121,8 +121,8 @@ def _data(workload: Workload, theta: int) -> Iterator[Columns]:
             f"counts and averages are answered for at most {MAX_PAIR_CELLS} cells of queries by buckets",
             'Ask for sums alone, options => \'{"aggregates": ["sum"]}\', or for fewer queries.',
         )
-    if sums_only and workload.cuts[-1] > 0:
-        yield sums_of(workload, theta)
+    if sums_only and (sums := sums_of(workload, theta)).columns:
+        yield sums
     if not large:
         yield pairs_of(workload, theta)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pg_epsilon.mechanisms.matrix import strategies
+from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.queries import Array
 from pg_epsilon.workload.batch import Batch, Drawn, read
 from pg_epsilon.workload.designs import designs, variance
 from pg_epsilon.workload.found import find
 
+FLOOR = 1e-9  # of the largest deviation: a query without noise weighs no more than this allows
 MOST_SHOWN = 400  # queries whose errors by each method are told
 
 
@@ -59,7 +60,7 @@ def _decoder(drawn: Drawn, how: Batch, confidence: Decimal) -> Decoder:
     inverse = strategies.inverse(drawn.lattice.strategy(drawn.strategy))
     totals, counts = drawn.columns.totals.times(inverse.T).T, drawn.columns.counts
     scale = _scale(drawn, how)
-    margins = np.array([_margin(row, scale, confidence, gaussian=how.gaussian) for row in totals])
+    margins = _margins(totals, drawn, how, confidence)
     deviations = np.sqrt(np.square(totals).sum(axis=1)) * (scale if how.gaussian else scale * math.sqrt(2))
     return Decoder(totals, None if counts is None else counts.times(inverse.T).T, deviations, margins)
 
@@ -71,20 +72,18 @@ def _scale(drawn: Drawn, how: Batch) -> float:
     return drawn.lattice.l1 * how.units / float(how.amount) / drawn.lattice.factor
 
 
-def _margin(weights: Array, scale: float, confidence: Decimal, *, gaussian: bool) -> float:
-    """m with Pr[|sum of weights times noise| > m] <= 1 - confidence.
+def _margins(weights: Array, drawn: Drawn, how: Batch, confidence: Decimal) -> Array:
+    """Per query m with Pr[|its weights times the draws' noise| > m] <= 1 - confidence; weights: queries x draws.
 
-    Gaussian: by the normal law. Laplace: Chernoff's bound, 2 exp(-s m) / prod (1 - s² w² b²), least over s.
+    Gaussian: by the normal law. Laplace: exact for the continuous law, and half a step of the lattice for what is
+    drawn on it (sum-workloads.md §0); for many cells by Chernoff's bound, which is up to twice as wide.
     """
-    if gaussian:
-        return float(NormalDist().inv_cdf(1 - (1 - float(confidence)) / 2) * scale * np.sqrt(np.square(weights).sum()))
-    sizes = np.abs(weights) * scale
-    largest = float(sizes.max(initial=0.0))
-    if not largest:
-        return 0.0
-    points = np.linspace(0.02, 0.98, 49)[:, None] / largest
-    logs = -np.log1p(-np.square(points * sizes)).sum(axis=1)
-    return float(((logs + math.log(2 / (1 - float(confidence)))) / points[:, 0]).min())
+    scale, miss = _scale(drawn, how), 1 - float(confidence)
+    if how.gaussian:
+        return np.asarray(NormalDist().inv_cdf(1 - miss / 2) * scale * np.sqrt(np.square(weights).sum(axis=1)))
+    quantile = bars.two_sided_quantile if weights.size <= bars.EXACT else bars.chernoff
+    steps = np.abs(weights).max(axis=1, initial=0.0) / (2 * drawn.lattice.factor)
+    return np.asarray(np.array([quantile(row, miss) for row in weights]) * scale + steps)
 
 
 def rows(raw: Sequence[int], how: Batch, confidence: Decimal) -> list[list[str | int | None]]:
@@ -104,7 +103,7 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
-    shown = _smoothed(found.totals, how)
+    shown = _smoothed(found, how)
     cut = drawn.theta < workload.cuts[-1]
     asked = workload.options.aggregates
     result: list[list[str | int | None]] = []
@@ -133,14 +132,20 @@ def _within(value: float | None, low: int, high: int) -> float | None:
     return None if value is None else min(max(value, low), high)
 
 
-def _smoothed(totals: Array, how: Batch) -> Array:
+def _smoothed(found: Answers, how: Batch) -> Array:
     """Isotonic regression: true prefix sums do not decrease. `auto` where all queries share one draw (§10)."""
     wanted = how.workload.options.isotonic
     if not how.workload.prefixes or wanted == "off" or (wanted == "auto" and how.workload.options.method == "sqm"):
-        return totals
+        return found.totals
+    return smoothed(found.totals, 1 / np.square(np.maximum(found.deviations, FLOOR * found.deviations.max() or 1)))
+
+
+def smoothed(totals: Array, weights: Array) -> Array:
+    """The nearest values that do not decrease, by least squares of these weights above 0: of each value's noise, which
+    is public, 1 / variance (§10)."""
     from scipy.optimize import isotonic_regression
 
-    return np.asarray(isotonic_regression(totals).x)
+    return np.asarray(isotonic_regression(totals, weights=weights).x)
 
 
 def _text(value: float | None, step: Fraction, digits: int | None = None) -> str | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from pg_epsilon.accounting.charges import Charge, share
+from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.curves import round_down
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.workload.ask import Options
@@ -44,9 +45,12 @@ class Threshold:
 
     @property
     def halves(self) -> tuple[Decimal, Decimal]:
-        """The sparse vector's two budgets: that of the threshold, that of the queries."""
-        whole = self.epsilon or Decimal(0)
-        first = share(whole, 2)
+        """The sparse vector's two budgets: that of the threshold, that of the queries, as m^(2/3) to 1.
+
+        m is the threshold's sensitivity where the queries' is 1 (sum-workloads.md §0).
+        """
+        whole, moved = self.epsilon or Decimal(0), float(max(self.ratio, 1 - self.ratio)) ** (2 / 3)
+        first = round_down(Fraction(whole) * Fraction(moved / (1 + moved)))
         return first, whole - first
 
     def choose(self, below: Sequence[int], rows: int, noise: NoiseSource, label: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, gram_matrix
-from pg_epsilon.mechanisms.matrix.strategies import Strategy
+from pg_epsilon.mechanisms.matrix.strategies import Strategy, widths
 
 BRANCHING, GRID = 2, 100
 
@@ -44,17 +44,10 @@ def _build(gram: Array, norms: Array, runs: Array, low: int, size: int, depth: i
     if size == 1 or runs[low] == runs[low + size - 1]:
         return _Node(float(norms[low]), np.full((size, size), 1 / size**2), ((low, low + size - 1, 1.0),))
     children, start = [], low
-    for width in _widths(size):
+    for width in widths(size, BRANCHING):
         children.append((start, _build(gram, norms, runs, start, width, depth + 1)))
         start += width
     return _joined(gram, children, low, size, depth)
-
-
-def _widths(size: int) -> list[int]:
-    if size <= BRANCHING:
-        return [1] * size
-    share, more = divmod(size, BRANCHING)
-    return [share] * (BRANCHING - more) + [share + 1] * more
 
 
 def _joined(gram: Array, children: list[tuple[int, _Node]], low: int, size: int, depth: int) -> _Node:

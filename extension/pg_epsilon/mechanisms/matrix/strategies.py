@@ -36,15 +36,24 @@ def workload(queries: Queries) -> Strategy:
 
 
 def tree(buckets: int, branching: int = 2) -> Strategy:
-    """All nodes of the b-ary tree over the buckets, the leaves and the root included."""
-    rows, width = [np.eye(buckets)], branching
-    while width < buckets * branching:
-        nodes = -(-buckets // width)
-        rows.append((np.arange(buckets) // width == np.arange(nodes)[:, None]).astype(float))
-        if nodes == 1:
-            break
-        width *= branching
-    return Strategy(f"tree {branching}", np.concatenate(rows))
+    """All nodes of the b-ary tree over the buckets, the leaves and the root included; none stands twice."""
+    places, rows = np.arange(buckets), []
+    nodes = [(0, buckets)]
+    for low, size in nodes:  # which grows
+        rows.append((places >= low) & (places < low + size))
+        if size > 1:
+            for width in widths(size, branching):
+                nodes.append((low, width))
+                low += width
+    return Strategy(f"tree {branching}", np.array(rows, dtype=float))
+
+
+def widths(size: int, branching: int) -> list[int]:
+    """Of the children of a node over so many buckets: as equal as can be, the smaller ones first (§8.2, step 3)."""
+    if size <= branching:
+        return [1] * size
+    share, more = divmod(size, branching)
+    return [share] * (branching - more) + [share + 1] * more
 
 
 def wavelet(buckets: int) -> Strategy:
