@@ -75,14 +75,15 @@ def _scale(drawn: Drawn, how: Batch) -> float:
 def _margins(weights: Array, drawn: Drawn, how: Batch, confidence: Decimal) -> Array:
     """Per query m with Pr[|its weights times the draws' noise| > m] <= 1 - confidence; weights: queries x draws.
 
-    Gaussian: by the normal law. Laplace: exact for the continuous law, and half a step of the lattice for what is
-    drawn on it (sum-workloads.md §0); for many cells by Chernoff's bound, which is up to twice as wide.
+    Gaussian: by the normal law. Laplace: exact for the continuous law, and half a step of the lattice for each draw,
+    because a discrete one exceeds k as often as a continuous one exceeds k - 1/2 at most (sum-workloads.md §0); for
+    many cells by Chernoff's bound, which is up to twice as wide.
     """
     scale, miss = _scale(drawn, how), 1 - float(confidence)
     if how.gaussian:
         return np.asarray(NormalDist().inv_cdf(1 - miss / 2) * scale * np.sqrt(np.square(weights).sum(axis=1)))
     quantile = bars.two_sided_quantile if weights.size <= bars.EXACT else bars.chernoff
-    steps = np.abs(weights).max(axis=1, initial=0.0) / (2 * drawn.lattice.factor)
+    steps = np.abs(weights).sum(axis=1) / (2 * drawn.lattice.factor)
     return np.asarray(np.array([quantile(row, miss) for row in weights]) * scale + steps)
 
 
