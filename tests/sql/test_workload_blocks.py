@@ -63,6 +63,7 @@ SHAPES: list[list[str | None]] = [
     [f"pay > {step} AND pay <= {step + 100}" for step in STEPS[:-1]],
     [*(f"pay <= {step}" for step in STEPS), None],
     [*(f"pay <= {step}" for step in STEPS), "pay <= 2000"],
+    [*(f"pay <= {step}" for step in STEPS[:6]), "pay <= 1000", "pay <= 2000", None],
     ["pay <= 500.5", "pay <= '100'::int4", "pay <= 900", "pay = 300", "pay <= 500.5"],
 ]
 
@@ -148,7 +149,7 @@ SEPARATE: list[list[str | None]] = [
     ["pay <= 100", "fine <= 3"],
     ["pay <= 100", "fine <= 3.125"],
     ["pay <= 100", "NOT pay > 200"],
-    ["pay <= 1500", "pay <= 2000"],
+    ["pay <= 1500", "pay > 1000"],
     ["pay >= 0", "pay <= 300"],
     ["pay <= 100", "pay + 0 <= 300"],
     ["pay <= 100.5::float8", "pay <= 300"],

@@ -45,7 +45,7 @@ class Lattice:
     sql: bigint (int4 up to SMALL) SQL of a row's integer in [low, high], NULL for NULL, total. ladder: how many
     lattice units the owner's declared resolution has, which is where a ladder of thresholds starts
     (composition.md §14.9). whole: of an integer type. exact: every value of the argument's type is a lattice point.
-    nan: the type of the argument's NaN, which is left out; None: it has none.
+    nan: the type of the argument's NaN, which is left out; None: it has none. argument: what is clamped.
     """
 
     sql: str
@@ -56,11 +56,18 @@ class Lattice:
     ladder: int = 1
     exact: bool = field(default=False, compare=False)
     nan: str | None = field(default=None, compare=False)
+    argument: Expression | None = field(default=None, compare=False, repr=False)
 
     @property
     def rounds(self) -> bool:
         """Whether a row's value may lie between two lattice points: floating point has no steps of its own."""
         return "::pg_catalog.float8" in self.sql
+
+    def sql_up_to(self, top: int) -> str:
+        """`sql` with another upper end, above `high`: the least of this integer and `high` is that of `sql`."""
+        if self.argument is None:
+            raise ValueError("a lattice without an argument")
+        return lattice_sql(self.argument, self.low * self.step, top * self.step, self.step)
 
     @property
     def largest(self) -> int:
@@ -118,7 +125,7 @@ def lattice(
     exact = resolution is None and expression.kind is not Kind.FLOAT and _has_steps(node, column_of)
     whole = expression.kind is Kind.INT
     nan = None if whole else _type_of_ends(expression)
-    return Lattice(lattice_sql(expression, low, high, step), *ends, step, whole, ladder, exact, nan)
+    return Lattice(lattice_sql(expression, low, high, step), *ends, step, whole, ladder, exact, nan, expression)
 
 
 def _has_steps(node: Any, column_of: ColumnOf) -> bool:

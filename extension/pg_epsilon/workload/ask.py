@@ -14,7 +14,7 @@ from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.query.bounds import GS_MAX, Lattice
 from pg_epsilon.workload.runs import Rows, Runs
 
 MAX_CELLS = 1_000_000
@@ -61,7 +61,8 @@ class Workload:
     """p linear queries over blocks of values.
 
     lattice: of the value, whose integers start at 0 or above. cuts: block j holds the integers above cuts[j] and up to
-    cuts[j + 1]; ascending, the first is below every value. rows: per query its weight of each block. edges: per query
+    cuts[j + 1]; ascending, the first is below every value. Above the lattice's upper bound they are of values before
+    they are clamped: queries see those (§0.0), sums do not. rows: per query its weight of each block. edges: per query
     the ends to show, in the value's unit, None where the query has none. prefixes: whether every query starts at the
     lowest value with weight 1, in ascending order, so that true answers do not decrease.
     """
@@ -77,6 +78,11 @@ class Workload:
     @property
     def blocks(self) -> int:
         return len(self.cuts) - 1
+
+    @property
+    def top(self) -> int:
+        """The integer of all values that no query tells apart, because they are above its ends and the upper bound."""
+        return max(self.lattice.high + 1, self.cuts[-1])
 
     @cached_property
     def distinct(self) -> Workload:
@@ -201,14 +207,29 @@ def _ranges(texts: Sequence[Any], lattice: Lattice) -> Shape:
         spans.append(_range(members.text(text, "ranges") or "", lattice))
     if not spans:
         raise DPError(OUT_OF_RANGE, "ranges is empty", "ranges => '{\"[0,30000)\"}'")
-    cuts = tuple(sorted({lattice.low - 1, *(cut for low, high, _ in spans for cut in (low, high))}))
+    cuts = cuts_of([(low, high) for low, high, _ in spans], lattice)
     places = {cut: place for place, cut in enumerate(cuts)}
-    starts, ends = zip(*((places[low], places[high]) for low, high, _ in spans), strict=True)
+    starts, ends = zip(*((places[low], places[end_of(high, cuts)]) for low, high, _ in spans), strict=True)
     rows = Runs(starts, ends, len(cuts) - 1)
     return cuts, rows, tuple(edges for _, _, edges in spans), False
 
 
-def _range(text: str, lattice: Lattice) -> tuple[int, int, tuple[Decimal | None, Decimal | None]]:
+def cuts_of(spans: Sequence[tuple[int, int | None]], lattice: Lattice) -> tuple[int, ...]:
+    """The cuts of queries over the integers above a first and up to a last one; None: all above.
+
+    The last cut is then above the upper bound and every other end, so that values beyond them are in the last block.
+    """
+    cuts = {lattice.low - 1, *(low for low, _ in spans), *(high for _, high in spans if high is not None)}
+    if any(high is None for _, high in spans):
+        cuts.add(max(lattice.high, *cuts) + 1)
+    return tuple(sorted(cuts))
+
+
+def end_of(high: int | None, cuts: Sequence[int]) -> int:
+    return cuts[-1] if high is None else high
+
+
+def _range(text: str, lattice: Lattice) -> tuple[int, int | None, tuple[Decimal | None, Decimal | None]]:
     """(last integer before the range, last integer in it, its ends) of a numrange as PostgreSQL writes it."""
     inner = text[1:-1].replace('"', "")
     if len(text) < 3 or text[0] not in "[(" or text[-1] not in "])" or inner.count(",") != 1:
@@ -216,13 +237,18 @@ def _range(text: str, lattice: Lattice) -> tuple[int, int, tuple[Decimal | None,
     low_text, high_text = inner.split(",")
     low = _number(low_text, "ranges") if low_text else None
     high = _number(high_text, "ranges") if high_text else None
-    first, last = lattice.low - 1, lattice.high
+    first, last = lattice.low - 1, None
     if low is not None:
-        first = _at_most(low, lattice) if text[0] == "(" else _below(low, lattice)
+        first = max(first, _at_most(low, lattice) if text[0] == "(" else _below(low, lattice))
     if high is not None:
         last = _at_most(high, lattice) if text[-1] == "]" else _below(high, lattice)
-    first, last = max(first, lattice.low - 1), min(last, lattice.high)
-    if last <= first:
+    if last is not None and last > GS_MAX:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"the range {text[:60]} ends far above the declared bounds",
+            "Leave its upper end open: '[0,)'.",
+        )
+    if first >= (lattice.high if last is None else min(last, lattice.high)):
         raise DPError(
             OUT_OF_RANGE,
             f"the range {text[:60]} holds no value within the declared bounds",

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from pg_epsilon.query.aggregates import Aggregate, aggregate_from_text
-from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.query.bounds import GS_MAX, Lattice
 from pg_epsilon.query.expression import Fold, FoldError
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
-from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
+from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload, cuts_of, end_of
 
 LEAST = 3  # different queries: below, one release is no nearer
 _MEMBERS = {"function", "argument", "filter", "name", "distinct", "parameters"}
@@ -78,15 +78,15 @@ def _place(span: Span) -> tuple[bool, int, bool, int]:
 
 
 def _workload(spans: Sequence[Span], lattice: Lattice) -> Workload | None:
-    """None where a value beyond the declared bounds, which is clamped, would cross a filter's end."""
-    beyond = {span.high for span in spans if span.high is None or span.high >= lattice.high}
-    if len(beyond) > 1 or any(span.low is not None and span.low < lattice.low for span in spans):
+    """None where a filter is empty, ends far above the bounds, or tells apart what is clamped to the lower bound."""
+    if any(span.low is not None and span.low < lattice.low for span in spans):
         return None
-    first, last = lattice.low - 1, lattice.high
-    ends = [(first if s.low is None else s.low, last if s.high is None else min(s.high, last)) for s in spans]
-    if any(low >= high for low, high in ends):
+    first = lattice.low - 1
+    asked = [(first if span.low is None else span.low, span.high) for span in spans]
+    if any(low >= lattice.high or (high is not None and not low < high <= GS_MAX) for low, high in asked):
         return None
-    cuts = tuple(sorted({first, *(cut for pair in ends for cut in pair)}))
+    cuts = cuts_of(asked, lattice)
+    ends = [(low, end_of(high, cuts)) for low, high in asked]
     if len(spans) * (len(cuts) - 1) > MAX_PAIR_CELLS:
         return None
     rows = tuple(tuple(Fraction(int(low < cut <= high)) for cut in cuts[1:]) for low, high in ends)

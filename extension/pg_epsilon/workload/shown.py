@@ -105,7 +105,7 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
     shown = _smoothed(found, how)
-    cut = drawn.theta < workload.cuts[-1]
+    cut = drawn.theta < min(workload.cuts[-1], workload.lattice.high)
     asked = workload.options.aggregates
     result: list[list[str | int | None]] = []
     for place, (low_edge, high_edge) in enumerate(workload.edges):

@@ -11,9 +11,10 @@ from pg_epsilon.workload.ask import Workload
 
 
 def edges_of(workload: Workload, grid: tuple[int, ...]) -> tuple[int, ...]:
-    """Ascending: cell k holds the integers above edge k and up to edge k + 1. Every cut and every theta is an edge."""
-    inner = {edge for edge in (*workload.cuts, *grid) if workload.cuts[0] < edge < workload.lattice.high}
-    return (workload.cuts[0], *sorted(inner), workload.lattice.high)
+    """Ascending: cell k holds the integers above edge k and up to edge k + 1. Every cut and every theta is an edge, and
+    so is the upper bound: what lies above it is told apart before it is clamped."""
+    inner = {edge for edge in (*workload.cuts, *grid, workload.lattice.high) if edge > workload.cuts[0]}
+    return (workload.cuts[0], *sorted(inner - {workload.top}), workload.top)
 
 
 def statement(
@@ -25,16 +26,18 @@ def statement(
 ) -> str:
     """One scan: each value's cell, then per cell how many values and their sum, as one text "cell rows sum;…".
 
-    Total: values are clamped to the declared bounds, NULL is in no cell. With user units and per 'row' at most kappa
+    Total: values are clamped to the lower bound and to the last edge, NULL is in no cell; the sums of cells above the
+    upper bound, which are cut there, follow from their numbers of values. With user units and per 'row' at most kappa
     rows of a unit count, a function of that unit's rows (composition.md §2.3); per 'user' a value is the total of one
-    unit's rows, clamped to the bounds. only: a further condition on rows, validated SQL. keys: one text for each
+    unit's rows, each clamped to the bounds. only: a further condition on rows, validated SQL. keys: one text for each
     group of the declared domains; with them per 'user' a value is one unit's total in one group, of at most kappa of
     the unit's rows, so that a unit is in at most kappa groups.
     """
     names = "".join(f"k{i}, " for i in range(1, len(keys) + 1))
     inside = in_domain(keys, "q") if keys else "true"
     columns = "".join(f"{key.sql} AS k{i}, " for i, key in enumerate(keys, 1))
-    inner = f"SELECT {columns}({workload.lattice.sql})::pg_catalog.int8 AS v"
+    value = workload.lattice.sql if workload.per == "user" else workload.lattice.sql_up_to(workload.top)
+    inner = f"SELECT {columns}({value})::pg_catalog.int8 AS v"
     rows = f"FROM {source.sql}{source.where}"
     if only is not None:
         rows += f" {'AND' if source.conditions else 'WHERE'} ({only})"
@@ -46,7 +49,7 @@ def statement(
             inner, rows = f"SELECT {names}u, v", f"FROM ({capped}) AS p WHERE n <= {source.kappa}"
     inner = f"{inner} {rows}"
     if workload.per == "user":
-        total = f"LEAST(GREATEST(sum(v), {workload.lattice.low}), {workload.lattice.high})::pg_catalog.int8"
+        total = f"LEAST(GREATEST(sum(v), {workload.lattice.low}), {workload.top})::pg_catalog.int8"
         # of a unit without a value there is no total: LEAST and GREATEST would make the lower bound of it
         inner = f"SELECT {names}{total} AS v FROM ({inner}) AS t GROUP BY {names}u HAVING count(v) > 0"
     starts = ", ".join(str(edge + 1) for edge in edges[1:-1])
