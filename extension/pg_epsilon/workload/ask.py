@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.bounds import GS_MAX, Lattice
+from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.workload.runs import Rows, Runs
+from pg_epsilon.workload.shapes import number, numbers, of_matrix, of_ranges, of_thresholds
 
 MAX_CELLS = 1_000_000
 MAX_PAIR_CELLS = 62_500  # above it counts and averages are not answered beside sums: four times as many cells
@@ -151,13 +150,13 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
     if per == "user":
         lattice = _of_users(lattice, kappa)
     options = _options(given.get("options"))
-    thresholds, ranges = _numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
+    thresholds, ranges = numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
     if given.get("matrix") is not None:
-        shape = _matrix(members.items(given["matrix"], "workload"), thresholds, lattice)
+        shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice)
     elif ranges is not None and not thresholds:
-        shape = _ranges(members.items(ranges, "ranges"), lattice)
+        shape = of_ranges(members.items(ranges, "ranges"), lattice)
     elif thresholds and ranges is None:
-        shape = _thresholds(thresholds, lattice)
+        shape = of_thresholds(thresholds, lattice)
     else:
         raise DPError(
             OUT_OF_RANGE,
@@ -186,137 +185,6 @@ def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
     return replace(lattice, low=0, high=lattice.high * kappa)
 
 
-Shape = tuple[tuple[int, ...], Rows, tuple[tuple[Decimal | None, Decimal | None], ...], bool]
-
-
-def _thresholds(values: Sequence[Decimal], lattice: Lattice) -> Shape:
-    """Prefix sums: of values at most each threshold, in any order, within the declared bounds."""
-    ends = [_at_most(value, lattice) for value in values]
-    for value, end in zip(values, ends, strict=True):
-        _check_within(value, end, lattice)
-    cuts = (lattice.low - 1, *sorted(set(ends)))
-    places = {cut: place for place, cut in enumerate(cuts)}
-    rows = Runs((0,) * len(ends), tuple(places[end] for end in ends), len(cuts) - 1)
-    return cuts, rows, tuple((None, value) for value in values), list(values) == sorted(values)
-
-
-def _ranges(texts: Sequence[Any], lattice: Lattice) -> Shape:
-    """Sums over ranges; each edge keeps the side that the range gives it."""
-    spans = []
-    for text in texts:
-        spans.append(_range(members.text(text, "ranges") or "", lattice))
-    if not spans:
-        raise DPError(OUT_OF_RANGE, "ranges is empty", "ranges => '{\"[0,30000)\"}'")
-    cuts = cuts_of([(low, high) for low, high, _ in spans], lattice)
-    places = {cut: place for place, cut in enumerate(cuts)}
-    starts, ends = zip(*((places[low], places[end_of(high, cuts)]) for low, high, _ in spans), strict=True)
-    rows = Runs(starts, ends, len(cuts) - 1)
-    return cuts, rows, tuple(edges for _, _, edges in spans), False
-
-
-def cuts_of(spans: Sequence[tuple[int, int | None]], lattice: Lattice) -> tuple[int, ...]:
-    """The cuts of queries over the integers above a first and up to a last one; None: all above.
-
-    The last cut is then above the upper bound and every other end, so that values beyond them are in the last block.
-    """
-    cuts = {lattice.low - 1, *(low for low, _ in spans), *(high for _, high in spans if high is not None)}
-    if any(high is None for _, high in spans):
-        cuts.add(max(lattice.high, *cuts) + 1)
-    return tuple(sorted(cuts))
-
-
-def end_of(high: int | None, cuts: Sequence[int]) -> int:
-    return cuts[-1] if high is None else high
-
-
-def _range(text: str, lattice: Lattice) -> tuple[int, int | None, tuple[Decimal | None, Decimal | None]]:
-    """(last integer before the range, last integer in it, its ends) of a numrange as PostgreSQL writes it."""
-    inner = text[1:-1].replace('"', "")
-    if len(text) < 3 or text[0] not in "[(" or text[-1] not in "])" or inner.count(",") != 1:
-        raise DPError(OUT_OF_RANGE, "a range is empty or of an unknown form", "ranges => '{\"[0,30000)\"}'")
-    low_text, high_text = inner.split(",")
-    low = _number(low_text, "ranges") if low_text else None
-    high = _number(high_text, "ranges") if high_text else None
-    first, last = lattice.low - 1, None
-    if low is not None:
-        first = max(first, _at_most(low, lattice) if text[0] == "(" else _below(low, lattice))
-    if high is not None:
-        last = _at_most(high, lattice) if text[-1] == "]" else _below(high, lattice)
-    if last is not None and last > GS_MAX:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the range {text[:60]} ends far above the declared bounds",
-            "Leave its upper end open: '[0,)'.",
-        )
-    if first >= (lattice.high if last is None else min(last, lattice.high)):
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the range {text[:60]} holds no value within the declared bounds",
-            f"Values lie between {_shown(lattice.low, lattice)} and {_shown(lattice.high, lattice)}.",
-        )
-    return first, last, (low, high)
-
-
-def _matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Lattice) -> Shape:
-    """Any real matrix over the buckets (below the first threshold, between neighbours)."""
-    if any(b <= a for a, b in pairwise(thresholds)):
-        raise DPError(
-            OUT_OF_RANGE,
-            "the thresholds of a matrix must be in ascending order",
-            "thresholds => '{30000,40000,50000}': they are the upper ends of its columns.",
-        )
-    cuts, _, _, _ = _thresholds(thresholds, lattice) if thresholds else ((), (), (), False)
-    rows = []
-    for line in lines:
-        weights = [Fraction(_number(str(value), "workload", signed=True)) for value in members.items(line, "workload")]
-        if len(weights) != len(cuts) - 1 or not any(weights):
-            raise DPError(
-                OUT_OF_RANGE,
-                "each row of a workload needs a weight for each threshold, not all of them 0",
-                "workload => '{{1,0},{1,1}}' with thresholds => '{30000,40000}'.",
-            )
-        rows.append(tuple(weights))
-    if not rows:
-        raise DPError(OUT_OF_RANGE, "the workload has no row", "workload => '{{1,0},{1,1}}'")
-    return cuts, tuple(rows), ((None, None),) * len(rows), False
-
-
-def _at_most(value: Decimal, lattice: Lattice) -> int:
-    """The last lattice integer whose value is at most this; exact, in rational numbers."""
-    return math.floor(Fraction(value) / lattice.step)
-
-
-def _below(value: Decimal, lattice: Lattice) -> int:
-    return math.ceil(Fraction(value) / lattice.step) - 1
-
-
-def _check_within(value: Decimal, end: int, lattice: Lattice) -> None:
-    if not lattice.low <= end <= lattice.high:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the threshold {value} lies outside the declared bounds",
-            f"Values lie between {_shown(lattice.low, lattice)} and {_shown(lattice.high, lattice)}.",
-        )
-
-
-def _shown(end: int, lattice: Lattice) -> str:
-    return f"{float(end * lattice.step):g}"
-
-
-def _numbers(found: Any, name: str) -> list[Decimal]:
-    return [_number(str(value), name) for value in members.items(found, name)] if found is not None else []
-
-
-def _number(text: str, name: str, *, signed: bool = False) -> Decimal:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite() or abs(number) > 10**18 or (number < 0 and not signed):
-        raise DPError(OUT_OF_RANGE, f"{name} must be numbers, not NULL", "Finite ones, of at least 0.")
-    return number
-
-
 def _options(found: Any) -> Options:
     given = {
         name: value
@@ -329,7 +197,7 @@ def _options(found: Any) -> Options:
         )
     theta, public = str(given.get("theta", "none")), None
     if theta not in THRESHOLDS:
-        theta, public = "public", _number(theta, "theta")
+        theta, public = "public", number(theta, "theta")
     elif theta == "public":
         raise DPError(OUT_OF_RANGE, "a public theta is a number", "options => '{\"theta\": 100000}'")
     if public is not None and public <= 0:
@@ -356,7 +224,7 @@ def _options(found: Any) -> Options:
 def _own(given: Any) -> tuple[tuple[Fraction, ...], ...]:
     """A strategy of the asker's own: rows of weights of buckets."""
     rows = tuple(
-        tuple(Fraction(_number(str(value), "strategy", signed=True)) for value in members.items(row, "strategy"))
+        tuple(Fraction(number(str(value), "strategy", signed=True)) for value in members.items(row, "strategy"))
         for row in members.items(given, "strategy")
     )
     if not rows or len(rows) > MAX_QUERIES or len(rows) * max(map(len, rows)) > MAX_CELLS:
@@ -401,7 +269,7 @@ def _one_of(given: Mapping[str, Any], name: str, known: Sequence[str]) -> str:
 
 
 def _fraction(value: Any, name: str) -> Decimal:
-    number = _number(str(value), name)
-    if not 0 < number < 1 or number != round(number, 9):
+    found = number(str(value), name)
+    if not 0 < found < 1 or found != round(found, 9):
         raise DPError(OUT_OF_RANGE, f"{name} must be above 0 and below 1, of nine decimals at most", f"{name}: 0.1")
-    return number
+    return found

@@ -17,7 +17,8 @@ from pg_epsilon.query.aggregates import Aggregate, aggregate_from_text
 from pg_epsilon.query.bounds import GS_MAX, Lattice
 from pg_epsilon.query.expression import Fold, FoldError
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
-from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload, cuts_of, end_of
+from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
+from pg_epsilon.workload.shapes import cuts_of, end_of
 
 LEAST = 3  # different queries: below, one release is no nearer
 _MEMBERS = {"function", "argument", "filter", "name", "distinct", "parameters"}
