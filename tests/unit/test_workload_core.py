@@ -270,6 +270,22 @@ def test_a_question_keeps_what_it_used_itself(monkeypatch: pytest.MonkeyPatch, r
     assert kept == ([(found.digest(asked, gaussian=False), 900, "ada")] if room else [])
 
 
+def matrix(rows: Sequence[Sequence[float]], thresholds: Sequence[int], **options: Any) -> Workload:
+    given = {"thresholds": thresholds, "matrix": rows, "options": {"aggregates": ["sum"], **options}}
+    found = compile_workload({"workload": given}, LATTICE, None)
+    assert found is not None
+    return found
+
+
+def test_neighbouring_buckets_of_equal_weights_are_one() -> None:
+    """§8.5: fewer columns, the same queries. A strategy of one's own is over the buckets that were written."""
+    asked = matrix([[1, 1, 0, 0, 1], [2, 2, 2, 2, 0]], [100, 200, 300, 400, 1000])
+    assert (asked.cuts, asked.rows) == ((-1, 200, 400, 1000), ((1, 0, 1), (2, 2, 0)))
+    assert asked.canonical() == matrix([[1, 0, 1], [2, 2, 0]], [200, 400, 1000]).canonical()
+    assert matrix([[1, 0], [0, 1]], [100, 200]).cuts == (-1, 100, 200)
+    assert matrix([[1, 1]], [100, 200], strategy=[[1, 1], [0, 1]]).cuts == (-1, 100, 200)
+
+
 def test_isotonic_answers_do_not_decrease() -> None:
     how = batch(workload([1, 2, 3, 4, 1000], aggregates=["sum"]))
     for _ in range(20):

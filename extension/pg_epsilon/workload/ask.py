@@ -152,7 +152,7 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
     options = _options(given.get("options"))
     thresholds, ranges = numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
     if given.get("matrix") is not None:
-        shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice)
+        shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice, merged=not options.own)
     elif ranges is not None and not thresholds:
         shape = of_ranges(members.items(ranges, "ranges"), lattice)
     elif thresholds and ranges is None:

@@ -85,8 +85,11 @@ def _range(text: str, lattice: Lattice) -> tuple[int, int | None, tuple[Decimal 
     return first, last, (low, high)
 
 
-def of_matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Lattice) -> Shape:
-    """Any real matrix over the buckets (below the first threshold, between neighbours)."""
+def of_matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Lattice, *, merged: bool) -> Shape:
+    """Any real matrix over the buckets (below the first threshold, between neighbours).
+
+    merged: neighbouring buckets of equal weights in every row are one, which loses nothing (§8.5).
+    """
     if any(b <= a for a, b in pairwise(thresholds)):
         raise DPError(
             OUT_OF_RANGE,
@@ -106,7 +109,16 @@ def of_matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Latt
         rows.append(tuple(weights))
     if not rows:
         raise DPError(OUT_OF_RANGE, "the workload has no row", "workload => '{{1,0},{1,1}}'")
-    return cuts, tuple(rows), ((None, None),) * len(rows), False
+    kept = _different(rows) if merged else range(len(cuts) - 1)
+    rows = [tuple(row[column] for column in kept) for row in rows]
+    return (cuts[0], *(cuts[column + 1] for column in kept)), tuple(rows), ((None, None),) * len(rows), False
+
+
+def _different(rows: Sequence[tuple[Fraction, ...]]) -> list[int]:
+    """The columns but those that are equal to the next one."""
+    columns = list(zip(*rows, strict=True))
+    following = [*columns[1:], None]
+    return [place for place, (one, other) in enumerate(zip(columns, following, strict=True)) if one != other]
 
 
 def _at_most(value: Decimal, lattice: Lattice) -> int:
