@@ -21,12 +21,13 @@ A = "alice"
 
 
 def asked_of(relation: str, value: str, queries: str, budget: str, options: dict[str, Any], more: str = "") -> str:
-    text = json.dumps(options)
+    text = json.dumps({"aggregates": ["sum", "count", "avg"], **options})
     return f"dp_sum_workload('audit.{relation}', '{value}', {queries}, {budget}, options => '{text}'{more})"
 
 
 STEPS = "'{10,20,40,60,80,120}'"
 SUMS = ["sum"]
+BEYOND = 'ranges => \'{"(,40]","(20,)","[10,60)"}\''
 ALONE = {"method": "workload", "aggregates": SUMS}
 OWN = [[1] * 6, [1, 1, 1, -1, -1, -1], *([0] * k + [2] + [0] * (5 - k) for k in range(6))]
 CHOSEN = {"theta": "svt", "rho_split": 0.5}
@@ -51,7 +52,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"method": "timm", "aggregates": SUMS})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "svt", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "exponential", "rho_split": 0.5})),
-        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "recursive", "rho_split": 0.5})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.6", {"theta": "recursive", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": 30})),
         (
             A,
@@ -70,6 +71,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "DP005", asked_of("pay", "age", "'{20,10}', workload => '{{1,0}}'", "epsilon => 0.5", {})),
         (A, "DP001", asked_of("pay", "age", STEPS, "epsilon => 50", {})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": OWN, **ALONE, "method": "timm"})),
+        (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {}, ", upper => 40")),
+        (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {"aggregates": SUMS}, ", upper => 40")),
     ],
     "trade": [
         (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1", {})),

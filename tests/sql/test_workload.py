@@ -47,6 +47,7 @@ CALL dp.allot('alice', 'rented', epsilon => 1000, delta => 1e-6);
 """
 CLAMPED = "SELECT pay AS raw, least(greatest(pay, 0), 1000) v FROM wages WHERE pay <> 'NaN'"
 THRESHOLDS = "'{150,300,450.5,700,1000}'"
+ALL = "aggregates => '{sum,count,avg}'"
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,11 @@ def truth(cluster: Cluster, sql: str) -> list[tuple[Any, ...]]:
 
 def ask(conn: psycopg.Connection[Any], arguments: str, columns: str = "*") -> list[tuple[Any, ...]]:
     return conn.execute(f"SELECT {columns} FROM dp.dp_sum_workload({arguments})").fetchall()  # type: ignore[arg-type]
+
+
+def ask_all(conn: psycopg.Connection[Any], arguments: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    """With counts and averages."""
+    return ask(conn, f"{arguments}, {ALL}", columns)
 
 
 def left(conn: psycopg.Connection[Any], relation: str = "wages") -> Decimal:
@@ -114,7 +120,7 @@ def test_every_method_answers_near_the_truth(
 ) -> None:
     """At epsilon 20 a sum's noise has a standard deviation below 400, a count's below 1 (dp_plan); 30 times as much
     is allowed. The truth is cut at the theta that the NOTICE names."""
-    options_sql = f"options => '{json.dumps(options)}'"
+    options_sql = f"options => '{json.dumps({'aggregates': ['sum', 'count', 'avg'], **options})}'"
     with told(alice) as notices:
         rows = ask(alice, f"'wages', 'pay', {THRESHOLDS}, epsilon => 20, {options_sql}")
     theta = re.search(r"theta ([0-9.e+]+) \(", notices[-1])
@@ -152,7 +158,7 @@ def test_it_costs_epsilon_once_and_again_nothing(alice: psycopg.Connection[Any])
 @pytest.mark.chance(fix_chance.laplace(2 * 2 / 30, 30, 3))
 def test_ranges_keep_their_own_sides(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """[a, b) and (a, b] differ by 200 rows at 200. At epsilon 30, counts may be off by 30."""
-    rows = ask(
+    rows = ask_all(
         alice,
         "'wages', 'pay', ranges => '{\"[103.25,200)\",\"(103.25,200]\",\"[,200)\"}', epsilon => 30",
         "low_edge, high_edge, count",
@@ -175,7 +181,7 @@ def test_values_above_the_upper_bound_are_told_apart_and_summed_as_the_bound(
     epsilon 30 a sum's noise has a standard deviation below 400, a count's below 1: 30 and 15 times as much."""
     ranges = ("(,1000]", "(,)", "(500,)", "[0,1020)")
     given = ",".join(f'"{one}"' for one in ranges)
-    rows = ask(alice, f"'wages', 'pay', ranges => '{{{given}}}', epsilon => 30", "sum, count")
+    rows = ask_all(alice, f"'wages', 'pay', ranges => '{{{given}}}', epsilon => 30", "sum, count")
     inside = ", ".join(
         f"sum(v) FILTER (WHERE '{one}'::numrange @> greatest(raw, 0)),"
         f" count(*) FILTER (WHERE '{one}'::numrange @> greatest(raw, 0))"
@@ -205,7 +211,7 @@ def test_any_matrix_over_the_buckets(cluster: Cluster, alice: psycopg.Connection
 
 @pytest.mark.chance(fix_chance.laplace(2 / 30, 30))
 def test_the_predicate_and_the_filter(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
-    ((count,),) = ask(alice, "'wages', 'pay', '{1000}', predicate => 'dept = ''a''', epsilon => 30", "count")
+    ((count,),) = ask_all(alice, "'wages', 'pay', '{1000}', predicate => 'dept = ''a''', epsilon => 30", "count")
     ((expected,),) = truth(cluster, f"SELECT count(*) FROM ({CLAMPED} AND dept = 'a') q WHERE raw <= 1000")
     assert abs(int(count) - expected) <= 30  # scale 2 / 30, or less
 
@@ -218,11 +224,11 @@ def test_the_predicate_and_the_filter(cluster: Cluster, alice: psycopg.Connectio
 def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """per row: at most eight rows of a user; per user: her total is the value. At epsilon 300 the noise of a
     count has a scale of 8 · 2 / 300 at most, of a sum 96 · 2 / 300."""
-    by_rows = ask(alice, "'shifts', 'hours', '{3,12}', epsilon => 300", "count, sum")
+    by_rows = ask_all(alice, "'shifts', 'hours', '{3,12}', epsilon => 300", "count, sum")
     expected = truth(cluster, "SELECT count(*), sum(hours) FROM shifts WHERE hours <= 3")[0]
     assert abs(by_rows[0][0] - expected[0]) <= 40
     assert abs(by_rows[0][1] - expected[1]) <= 200
-    by_user = ask(alice, "'shifts', 'hours', '{20,96}', per => 'user', epsilon => 300", "count, sum")
+    by_user = ask_all(alice, "'shifts', 'hours', '{20,96}', per => 'user', epsilon => 300", "count, sum")
     expected = truth(
         cluster,
         "SELECT count(*), sum(s) FROM (SELECT sum(hours) s FROM shifts GROUP BY person) q WHERE s <= 20",
@@ -230,7 +236,7 @@ def test_users_by_rows_and_by_totals(cluster: Cluster, alice: psycopg.Connection
     assert abs(by_user[0][0] - expected[0]) <= 40
     assert abs(by_user[0][1] - expected[1]) <= 200
     some = "'shifts', 'CASE WHEN person >= 200 THEN hours END', '{96}', per => 'user', epsilon => 60"
-    assert abs(ask(alice, some, "count")[0][0] - 100) <= 40, "a user without a value has no total"
+    assert abs(ask_all(alice, some, "count")[0][0] - 100) <= 40, "a user without a value has no total"
 
 
 @pytest.mark.chance(fix_chance.union(fix_chance.laplace(4 / 30, 30, 6), fix_chance.laplace(1001 * 4 / 30, 12_000, 6)))
@@ -238,7 +244,9 @@ def test_groups_share_one_price(cluster: Cluster, alice: psycopg.Connection[Any]
     """Kronecker form: a row is in one group, so each group's answers are as near as one workload's. At epsilon 30
     counts may be off by 30 and sums by 12,000."""
     before = left(alice)
-    rows = ask(alice, "'wages', 'pay', '{300,1000}', by => 'dept', epsilon => 30", "key, query, high_edge, sum, count")
+    rows = ask_all(
+        alice, "'wages', 'pay', '{300,1000}', by => 'dept', epsilon => 30", "key, query, high_edge, sum, count"
+    )
     assert before - left(alice) == 30
     expected = truth(
         cluster,
@@ -255,8 +263,10 @@ def test_groups_share_one_price(cluster: Cluster, alice: psycopg.Connection[Any]
 def test_groups_of_users(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """Eight rows of a user count, in any groups; per user: her total in each group. At epsilon 100 the noise of a
     count has a scale of 8 · 2 / 100 at most, of a sum 96 · 8 / 100."""
-    of_rows = ask(alice, "'shifts', 'hours', '{12}', by => 'kind', epsilon => 100", "key, count, sum")
-    of_users = ask(alice, "'shifts', 'hours', '{96}', by => 'kind', per => 'user', epsilon => 100", "key, count, sum")
+    of_rows = ask_all(alice, "'shifts', 'hours', '{12}', by => 'kind', epsilon => 100", "key, count, sum")
+    of_users = ask_all(
+        alice, "'shifts', 'hours', '{96}', by => 'kind', per => 'user', epsilon => 100", "key, count, sum"
+    )
     by_kind = truth(
         cluster, "SELECT kind, count(*), count(DISTINCT person), sum(hours) FROM shifts GROUP BY kind ORDER BY kind"
     )
@@ -271,7 +281,7 @@ def test_groups_of_users(cluster: Cluster, alice: psycopg.Connection[Any]) -> No
     fix_chance.union(fix_chance.gaussian(2 * 1001 / 50**0.5, 4999, 3), fix_chance.gaussian(2 / 50**0.5, 10, 3))
 )
 def test_gaussian_noise_on_a_renyi_dataset(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
-    rows = ask(alice, "'rented', 'pay', '{250,500,1000}', rho => 50", "sum, count")
+    rows = ask_all(alice, "'rented', 'pay', '{250,500,1000}', rho => 50", "sum, count")
     expected = truth(
         cluster,
         "SELECT sum(pay), count(pay) FROM rented, unnest('{250,500,1000}'::int[]) t WHERE pay <= t"
@@ -363,7 +373,11 @@ REFUSED = [
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"method\": \"best\"}'", "DP005", "unknown method"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": \"optimal\"}'", "DP005", "Gaussian"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [[1,2]]}'", "DP005", "each of the 1 buckets"),
-    ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [[1]]}'", "DP005", "answers sums alone"),
+    (
+        "'wages', 'pay', '{300}', epsilon => 1, aggregates => '{avg}', options => '{\"strategy\": [[1]]}'",
+        "DP005",
+        "answers sums alone",
+    ),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"strategy\": [1]}'", "DP003", "strategy"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"thetta\": 3}'", "DP005", "unknown option"),
     ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"rho_split\": 1}'", "DP005", "below 1"),
@@ -394,7 +408,7 @@ def test_an_empty_selection_is_answered_like_any_other(alice: psycopg.Connection
 @pytest.mark.chance(fix_chance.laplace(2 / 30, 30))
 def test_edges_are_numeric_not_floating(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """A row at 450.50 is at most 450.5: a hundred of them."""
-    ((count,),) = ask(alice, "'wages', 'pay', ranges => '{\"[450.5,450.5]\"}', epsilon => 30", "count")
+    ((count,),) = ask_all(alice, "'wages', 'pay', ranges => '{\"[450.5,450.5]\"}', epsilon => 30", "count")
     ((expected,),) = truth(cluster, "SELECT count(*) FROM wages WHERE pay = 450.5")
     assert expected >= 100
     assert abs(int(count) - expected) <= 30

@@ -50,7 +50,8 @@ class NoNoise:
 
 
 def workload(thresholds: Sequence[object] = (100, 300, 1000), **options: Any) -> Workload:
-    found = compile_workload({"workload": {"thresholds": list(thresholds), "options": options}}, LATTICE, None)
+    given = {"thresholds": list(thresholds), "options": {"aggregates": ["sum", "count", "avg"], **options}}
+    found = compile_workload({"workload": given}, LATTICE, None)
     assert found is not None
     return found
 
@@ -382,7 +383,8 @@ def test_the_average_of_the_top_bin_is_thirty_times_nearer() -> None:
     upper, width = 200_000, 10_000
     lattice = Lattice("x", 0, upper, Fraction(1), whole=True)
     bins = [f"({low},{low + width}]" for low in range(0, upper, width)]
-    asked = compile_workload({"workload": {"ranges": bins}}, lattice, None)
+    given = {"ranges": bins, "options": {"aggregates": ["sum", "avg"]}}
+    asked = compile_workload({"workload": given}, lattice, None)
     assert asked is not None
     how = batch(asked)
     drawn = read(core(None, how, NoNoise(), "w"), how)  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def test_it_is_another_question_and_kept_as_such() -> None:
         ({"strategy": [[1, 1, 1, 1], [0, 0, 0, 0]], **SUMS}, "not all of them 0"),
         ({"strategy": [[1, 1, 1, "many"]], **SUMS}, "must be numbers"),
         ({"strategy": [[1, 1, 1, "Infinity"]], **SUMS}, "must be numbers"),
-        ({"strategy": HALVES}, "answers sums alone"),
+        ({"strategy": HALVES, "aggregates": ["sum", "avg"]}, "answers sums alone"),
         ({"strategy": HALVES, "method": "tamm", **SUMS}, "takes no strategy of your own"),
         ({"strategy": "custom", **SUMS}, "unknown strategy"),
         ({"strategy": [[0] * 4] * 5000, **SUMS}, "at most"),

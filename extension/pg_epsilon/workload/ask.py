@@ -21,7 +21,7 @@ MAX_PAIR_CELLS = 62_500  # above it counts and averages are not answered beside 
 MAX_QUERIES = 4_000
 METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
 STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
-EXAMPLE_OF_OWN = 'Of two buckets: options => \'{"strategy": [[1,1],[0,1]], "aggregates": ["sum"]}\'.'
+EXAMPLE_OF_OWN = "Of two buckets: options => '{\"strategy\": [[1,1],[0,1]]}'."
 THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
 AGGREGATES = ("sum", "count", "avg")
 _MEMBERS = frozenset({"thresholds", "ranges", "matrix", "per", "options"})
@@ -45,7 +45,7 @@ class Options:
     isotonic: str = "auto"
     rho_split: Decimal = Decimal("0.1")
     ratio: Decimal = Decimal("0.998")
-    aggregates: tuple[str, ...] = AGGREGATES
+    aggregates: tuple[str, ...] = ("sum",)
     split: str = "optimal"
     own: tuple[tuple[Fraction, ...], ...] = ()
 
@@ -202,9 +202,9 @@ def _options(found: Any) -> Options:
         raise DPError(OUT_OF_RANGE, "a public theta is a number", "options => '{\"theta\": 100000}'")
     if public is not None and public <= 0:
         raise DPError(OUT_OF_RANGE, "theta must be above 0", "options => '{\"theta\": 100000}'")
-    aggregates = given.get("aggregates", list(AGGREGATES))
+    aggregates = given.get("aggregates", ["sum"])
     if not isinstance(aggregates, list) or not aggregates or set(aggregates) - set(AGGREGATES):
-        raise DPError(OUT_OF_RANGE, "aggregates is a list of sum, count and avg", '{"aggregates": ["sum"]}')
+        raise DPError(OUT_OF_RANGE, "aggregates is a list of sum, count and avg", "aggregates => '{sum,count,avg}'")
     strategy = given.get("strategy")
     own = _own(strategy) if isinstance(strategy, list) else ()
     return Options(
@@ -256,7 +256,7 @@ def _check_own(options: Options, buckets: int) -> None:
         raise DPError(
             OUT_OF_RANGE,
             "a strategy of your own answers sums alone",
-            'Say so: options => \'{"aggregates": ["sum"], "strategy": [[1,1],[0,1]]}\'.',
+            "Leave aggregates out, or the strategy to auto.",
         )
 
 

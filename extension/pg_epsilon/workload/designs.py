@@ -119,7 +119,7 @@ def _data(workload: Workload, theta: int) -> Iterator[Columns]:
         raise DPError(
             OUT_OF_RANGE,
             f"counts and averages are answered for at most {MAX_PAIR_CELLS} cells of queries by buckets",
-            'Ask for sums alone, options => \'{"aggregates": ["sum"]}\', or for fewer queries.',
+            "Ask for sums alone, without aggregates, or for fewer queries.",
         )
     if sums_only and (sums := sums_of(workload, theta)).columns:
         yield sums
