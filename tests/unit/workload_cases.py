@@ -23,7 +23,7 @@ from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.workload.ask import Workload, compile_workload
 from pg_epsilon.workload.batch import _blocks
 from pg_epsilon.workload.columns import Columns, sums_of
-from pg_epsilon.workload.designs import _strategies, variance
+from pg_epsilon.workload.designs import Aims, _strategies, variance
 from pg_epsilon.workload.runs import Runs
 from pg_epsilon.workload.statement import edges_of
 
@@ -151,7 +151,7 @@ class Asked:
             # tree of two, the first of the method's: others come behind
             workload = self.workload.distinct if given.get("distinct") else self.workload
             aim = sums_of(workload, self.theta).totals
-            (_, build), *_ = _strategies(workload.options, self.columns, aim, gaussian=False)
+            (_, build), *_ = _strategies(workload.options, self.columns, Aims(aim, aim), gaussian=False)
             found = build()
         return strategies.tightened(found, gaussian=self.gaussian) if given.get("tighten") else found
 

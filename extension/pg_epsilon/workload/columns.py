@@ -121,8 +121,27 @@ def pairs_of(workload: Workload, theta: int) -> Columns:
     return Columns("pairs", tuple(found), workload.rows)
 
 
-def objective(columns: Columns, values: Array | None) -> Queries:
-    """What a strategy is chosen for: the sums, and the counts in units of `values`, a value for each query."""
+def read_from(columns: Columns, values: Array | None) -> Queries:
+    """What answers are computed from: the sums, and the counts in units of `values`, a value for each query."""
     if values is None or columns.counts is None:
         return columns.totals
     return Written.of(np.concatenate([columns.totals.dense(), columns.counts.dense() * values[:, None]]))
+
+
+def objective(columns: Columns, values: Array | None, middles: Array, asked: Sequence[str]) -> Queries:
+    """What a strategy is chosen for: of the asked sum, count and avg, their rows of `read_from`.
+
+    An average's error is that of sum - average * count, over the count; middles: what stands for it, for each query.
+    """
+    if values is None or columns.counts is None:
+        return columns.totals
+    totals, counts = columns.totals.dense(), columns.counts.dense()
+    parts = {
+        "sum": totals,
+        "count": counts * values[:, None],
+        "avg": totals - counts * middles[:, None],
+    }
+    rows = np.concatenate([parts[name] for name in asked])
+    # of a bucket of one value the average is known; without a row there is nothing to be chosen for
+    some = np.abs(rows).max(axis=1) > 1e-9 * np.abs(totals).max()
+    return Written.of(rows[some]) if some.any() else read_from(columns, values)

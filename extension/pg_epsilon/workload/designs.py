@@ -1,7 +1,7 @@
 """What may be drawn for a workload, and what each is predicted to cost in error: public facts only, so it is free.
 
-`auto` takes the least total variance of the sums (and, where counts are asked for, of the counts in units of each
-query's upper edge); ties go to the first (composition.md §7.5, sum-workloads.md §7.7).
+`auto` takes the least total variance of what is asked for: sums, counts in units of each query's upper edge, averages
+times the count; ties go to the first (composition.md §7.5, sum-workloads.md §7.7).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pg_epsilon.mechanisms.matrix.p_identity import p_identity
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
 from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
-from pg_epsilon.workload.columns import Columns, objective, pairs_of, sums_of, weights_of
+from pg_epsilon.workload.columns import Columns, objective, pairs_of, read_from, sums_of, weights_of
 
 MOST_COLUMNS = 2_000  # for strategies that are optimised; above it identity and the workload itself
 MAX_TRIED = 2_500  # cells up to which pairs are tried for sums alone, for which they are seldom better
@@ -78,14 +78,15 @@ def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
         raise DPError(OUT_OF_RANGE, "strategy optimal is for Gaussian noise", "Ask with rho, or strategy => auto.")
     found, apart = [], workload.distinct
     for columns in _data(apart, theta):
-        aim, asked = objective(columns, _values(apart, theta)), replace(columns, queries=workload.rows)
-        for method, build in _strategies(workload.options, columns, aim, gaussian=gaussian):
+        asked, aims = replace(columns, queries=workload.rows), _aims(apart, columns, theta)
+        for method, build in _strategies(workload.options, columns, aims, gaussian=gaussian):
             # An optimiser may diverge at a theta that was drawn, after the charge: then this candidate is out.
             with suppress(np.linalg.LinAlgError):
                 strategy = strategies.tightened(build(), gaussian=gaussian)
                 inverted = strategies.inverse(strategy)
-                total = float(strategies.query_errors(strategy, aim, gaussian=gaussian, inverted=inverted).sum())
-                if math.isfinite(total) and strategies.spans(strategy, aim, inverted):
+                errors = strategies.query_errors(strategy, aims.chosen_for, gaussian=gaussian, inverted=inverted)
+                total = float(errors.sum())
+                if math.isfinite(total) and strategies.spans(strategy, aims.read, inverted):
                     own = strategies.query_errors(strategy, asked.totals, gaussian=gaussian, inverted=inverted)
                     found.append(Design(method, asked, strategy, own, total))
     if not found:
@@ -102,12 +103,24 @@ def variance(amount: Fraction, *, gaussian: bool) -> float:
     return 1 / (2 * float(amount)) if gaussian else 2 / float(amount) ** 2
 
 
-def _values(workload: Workload, theta: int) -> Array | None:
-    """What a row counts for where counts are asked for: the query's highest value, at least 1."""
-    if workload.options.aggregates == ("sum",):
-        return None
-    ends = np.array([min(high, theta) for high in workload.cuts[1:]], dtype=float)
-    return np.asarray(np.maximum(((weights_of(workload.rows) != 0) * ends).max(axis=1), 1.0))
+@dataclass(frozen=True)
+class Aims:
+    """read: what a strategy must answer. chosen_for: what its error is measured on, which may be less or more."""
+
+    read: Queries
+    chosen_for: Queries
+
+
+def _aims(workload: Workload, columns: Columns, theta: int) -> Aims:
+    asked = workload.options.aggregates
+    if asked == ("sum",):
+        return Aims(columns.totals, columns.totals)
+    inside = weights_of(workload.rows) != 0
+    highs = np.array([min(high, theta) for high in workload.cuts[1:]], dtype=float)
+    lows = np.array([min(below + 1, theta) for below in workload.cuts[:-1]], dtype=float)
+    highest, lowest = (inside * highs).max(axis=1), np.where(inside, lows, np.inf).min(axis=1)
+    values = np.maximum(highest, 1.0)  # what a row counts for
+    return Aims(read_from(columns, values), objective(columns, values, (lowest + highest) / 2, asked))
 
 
 def _data(workload: Workload, theta: int) -> Iterator[Columns]:
@@ -127,9 +140,9 @@ def _data(workload: Workload, theta: int) -> Iterator[Columns]:
         yield pairs_of(workload, theta)
 
 
-def _strategies(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
+def _strategies(options: Options, columns: Columns, aims: Aims, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
     """(method, how to build the strategy) of every candidate."""
-    count, wanted = len(columns.columns), options.method
+    count, wanted, aim = len(columns.columns), options.method, aims.read
     if wanted in ("auto", "identity"):
         yield "identity", partial(strategies.identity, count)
     if wanted in ("auto", "workload"):
@@ -137,22 +150,22 @@ def _strategies(options: Options, columns: Columns, aim: Queries, *, gaussian: b
     if wanted == "sqm":
         yield "sqm", partial(_single, aim, gaussian=gaussian, equal=options.split == "equal")
     if wanted in ("auto", "tamm") and count <= MOST_COLUMNS:
-        for build in _chosen(options, columns, aim, gaussian=gaussian):
+        for build in _chosen(options, columns, aims, gaussian=gaussian):
             yield "tamm", build
     if wanted in ("auto", "timm") and count <= MOST_COLUMNS:
-        yield from _independent(options, columns, aim, gaussian=gaussian)
+        yield from _independent(options, columns, aims, gaussian=gaussian)
 
 
-def _chosen(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[Build]:
+def _chosen(options: Options, columns: Columns, aims: Aims, *, gaussian: bool) -> Iterator[Build]:
     """Strategies for queries over columns; the first, where the noise is Gaussian, is the best for its L2 norm."""
-    count, wanted = aim.shape[1], options.strategy
+    count, wanted, aim = aims.read.shape[1], options.strategy, aims.read
     if gaussian and (wanted == "optimal" or (wanted == "auto" and count <= LARGEST)):
-        yield partial(optimal, aim)
+        yield partial(optimal, aims.chosen_for)
     if wanted in ("auto", "greedyh"):
         yield partial(greedyh, aim)
     if wanted in ("auto", "p-identity"):
         for rows in sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))}):
-            yield partial(p_identity, aim, rows)
+            yield partial(p_identity, aims.chosen_for, rows)
     if wanted in ("auto", "tree") and columns.data == "sums":
         for branching in TREES:
             yield partial(strategies.tree, count, branching)
@@ -170,10 +183,10 @@ def _own(options: Options, columns: Columns) -> Strategy:
     return Strategy(CUSTOM, matrix[np.any(matrix != 0, axis=1)])
 
 
-def _independent(options: Options, columns: Columns, aim: Queries, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
+def _independent(options: Options, columns: Columns, aims: Aims, *, gaussian: bool) -> Iterator[tuple[str, Build]]:
     """TiMM: a strategy for the queries before truncation, over truncated columns; S = A T (§7.5)."""
     weights = np.asarray(columns.weights, dtype=float)
-    whole = Written.of(aim.dense() / weights)
+    whole = Aims(*(Written.of(one.dense() / weights) for one in (aims.read, aims.chosen_for)))
     if options.strategy == CUSTOM and columns.data == "sums":
         yield "timm", partial(_truncated, partial(_own, options, columns), weights)
     usual = replace(options, strategy="greedyh") if options.strategy == "auto" else options
