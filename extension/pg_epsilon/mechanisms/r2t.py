@@ -26,6 +26,7 @@ GEO = "geo"
 _WORK = Context(prec=50)
 
 
+@lru_cache(maxsize=64)
 def thresholds(gs: int, base: Fraction, unit: int = 1) -> tuple[int, ...]:
     """floor(unit base^j), j = 1, 2, … below gs, then gs: max(1, ceil(log_base(gs / unit))) levels, by integers."""
     found: list[int] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
@@ -115,7 +116,7 @@ class Aggregate:
 
 def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Aggregate:
     """An aggregate of a request, a text or an object → validated. DP003 for what is not supported, DP004, DP005."""
-    parts = aggregate_from_text(item) if isinstance(item, str) else mapping(item, "aggregates")
+    parts = parts_of(item)
     function = FUNCTIONS.get(str(parts.get("function")))
     if set(parts) - MEMBERS or function is None:
         raise DPError(SHAPE, f"aggregate {parts.get('function')!s:.60} is not supported", HINT)
@@ -270,6 +271,13 @@ _SLOTS = frozenset({"funcname", "args", "agg_star", "agg_distinct", "agg_filter"
 _ORDERED = frozenset({"agg_within_group", "agg_order"})
 
 
+def parts_of(item: Any) -> Mapping[str, Any]:
+    """The parts of an aggregate of a request, a text or an object. DP003 for what is neither."""
+    if not isinstance(item, str):
+        return mapping(item, "aggregates")
+    return _parts_of_short(item) if len(item) <= SHORT else aggregate_from_text(item)
+
+
 def aggregate_from_text(source: str) -> Mapping[str, Any]:
     """'count(distinct x) FILTER (WHERE p)', 'percentile_disc(0.5) WITHIN GROUP (ORDER BY x)' → the request's form."""
     node = parse_expression(source)
@@ -294,6 +302,11 @@ def aggregate_from_text(source: str) -> Mapping[str, Any]:
         "name": source,
     }
     return {**found, "parameters": {"fraction": first}} if ordered else found
+
+
+# A block's aggregates are read by every kind of question that asks whether it is one of it.
+SHORT = 1_000
+_parts_of_short = lru_cache(maxsize=128)(aggregate_from_text)
 
 
 def _sorted_by(node: Any, source: str) -> str:

@@ -23,6 +23,7 @@ sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
 try:
     from pglast import ast, enums, keywords, parser
     from pglast.stream import RawStream
+    from pglast.visitors import Ancestor
 finally:
     sys.setdlopenflags(_usual_flags)
 
@@ -115,8 +116,31 @@ def depth_bound(tokens: list[Any]) -> int:
 
 
 def deparse(node: Any) -> str:
-    """Return SQL text for a parse tree that we built or parsed."""
-    return str(RawStream()(node))
+    """Return SQL text for a parse tree that we built or parsed.
+
+    A node's printer looks at what stands above it. pglast's own visitor, which notes that, is slow.
+    """
+    if not isinstance(node, ast.Node):
+        return str(RawStream()(node))
+    stream = RawStream()
+    _note_ancestors(node, Ancestor(Ancestor(), (node,), 0))
+    stream.print_node(node)
+    return str(stream.getvalue())
+
+
+def _note_ancestors(node: Any, above: Any) -> None:
+    todo = [(node, above)]
+    while todo:
+        node, above = todo.pop()
+        if isinstance(node, tuple):
+            todo += [(item, Ancestor(above, node, place)) for place, item in enumerate(node)]
+        elif isinstance(node, ast.Node):
+            object.__setattr__(node, "ancestors", above)  # the class's own looks into its slots first
+            kind: Any = node.__class__
+            for slot in _holders(kind):
+                value = getattr(node, slot)
+                if value is not None:
+                    todo.append((value, Ancestor(above, node, slot)))
 
 
 def parse_expression(text: str) -> Any:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from pg_epsilon.query.aggregates import Aggregate, aggregate_from_text
+from pg_epsilon.query.aggregates import Aggregate, parts_of
 from pg_epsilon.query.bounds import GS_MAX, Lattice
 from pg_epsilon.query.expression import Fold, FoldError
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
@@ -55,13 +55,13 @@ def recognise(items: Sequence[Any], aggregates: Sequence[Aggregate], fold: Fold)
     items: as the request gives them; aggregates: the same, validated.
     """
     found: dict[str, list[tuple[int, Span]]] = {}
+    written = cache(lambda text: deparse(parse_expression(text)))
     for number, (item, aggregate) in enumerate(zip(items, aggregates, strict=True)):
         lattice = aggregate.lattice
         if aggregate.function != "sum" or lattice is None or not lattice.exact or lattice.low < 0:
             continue
-        parts = aggregate_from_text(item) if isinstance(item, str) else item
-        whole = isinstance(parts, Mapping) and not parts.get("parameters")
-        span = _span(parts, partial(_steps, lattice.step, fold)) if whole else None
+        parts = parts_of(item)
+        span = None if parts.get("parameters") else _span(parts, written, partial(_steps, lattice.step, fold))
         if span is not None:
             found.setdefault(lattice.sql, []).append((number, span))
     for _, sums in sorted(found.items(), key=lambda one: (-len(one[1]), one[0])):
@@ -99,10 +99,10 @@ def _edge(end: int | None, step: Fraction) -> Decimal | None:
     return None if end is None else Decimal(end * step.numerator) / Decimal(step.denominator)
 
 
-def _span(parts: Mapping[str, Any], number: Number) -> Span | None:
+def _span(parts: Mapping[str, Any], written: Callable[[str], str], number: Number) -> Span | None:
     if set(parts) - _MEMBERS or parts.get("distinct") or not parts.get("argument"):
         return None
-    argument = deparse(parse_expression(str(parts["argument"])))
+    argument = written(str(parts["argument"]))
     if parts.get("filter") is None:
         return Span()
     return _of(parse_expression(str(parts["filter"])), argument, number)
@@ -151,6 +151,12 @@ def _steps(step: Fraction, fold: Fold, node: Any) -> Fraction | None:
     return None if value is None else value / step
 
 
+def _number(value: Any) -> Fraction | None:
+    if isinstance(value, ast.Integer):
+        return Fraction(value.ival or 0)
+    return Fraction(value.fval or "") if isinstance(value, ast.Float) else None
+
+
 def _constant(node: Any, fold: Fold) -> Fraction | None:
     """A whole or decimal constant, as PostgreSQL reads it."""
     inner = node
@@ -161,9 +167,9 @@ def _constant(node: Any, fold: Fold) -> Fraction | None:
         inner = inner.arg
     if not isinstance(inner, ast.A_Const) or inner.isnull:
         return None
-    if inner is node and not isinstance(inner.val, ast.Integer | ast.Float):
-        return None
     try:
+        if inner is node:  # a number as it is written needs no server
+            return _number(inner.val)
         (text,) = fold([deparse(node)])
         return Fraction(text) if text is not None else None
     except (FoldError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.aggregates import Aggregate, aggregate_from_text
+from pg_epsilon.query.aggregates import Aggregate, parts_of
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.expression import Fold, FoldError
 from pg_epsilon.query.keys import Key
@@ -59,7 +59,7 @@ def compile_running(
         arguments = bucket(str(members.items(document["keys"], "keys")[key]))
         if arguments and len({other.sql for other in keys}) == len(keys):
             asked = members.items(document["aggregates"], "aggregates")[aggregate]
-            parts: Any = aggregate_from_text(asked) if isinstance(asked, str) else asked
+            parts: Any = parts_of(asked)
             argument = deparse(parse_expression(str(parts["argument"])))
             weights = group_weights(arguments, argument, one.lattice, domain, fold)
             found.append(Running(aggregate, key, item["descending"] is True, item["alone"] is True, weights))

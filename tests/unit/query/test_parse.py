@@ -292,6 +292,20 @@ def test_no_child_is_left_out() -> None:
     assert len(kinds) > 40
 
 
+def test_texts_are_those_of_pglasts_own_walk() -> None:
+    """Of the statements of the fixtures and of whatever can be written by itself in them, operators above all."""
+    texts = [file.read_text(encoding="utf-8") for file in sorted(FIXTURES.rglob("*.sql"))]
+    pending: list[Any] = [one for text in texts for one in _statements(text)]
+    operators = 0
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.RawStmt | ast.A_Expr | ast.BoolExpr | ast.TypeCast | ast.FuncCall | ast.SubLink):
+            assert parse.deparse(node) == parse.RawStream()(node)
+            operators += isinstance(node, ast.A_Expr)
+        pending += children(node)
+    assert operators > 100
+
+
 def _statements(text: str) -> list[Any]:
     """Those that can be parsed: some files hold psql's own commands."""
     try:
