@@ -65,7 +65,7 @@ CREATE TABLE cps_renyi (LIKE cps INCLUDING ALL);
 """
 POLICY = f"""
 CALL dp.create_dataset('cps', unit => 'row', epsilon => 1000);
-CALL dp.protect('cps', 'cps', max_rows => 200000);
+CALL dp.protect('cps', 'cps', max_rows => 2000000);
 CALL dp.describe_column('cps', 'inctot', bounds => '{{0,{UPPER}}}');
 CALL dp.publish('cps');
 CALL dp.allot('alice', 'cps', epsilon => 1000);
@@ -257,15 +257,21 @@ def speed(cluster: Cluster, root: psycopg.Connection[Any]) -> Iterator[Row]:
     yield row("strategy_cached_ms", cached, None, "draw and decoding of ten queries; target 5")
     arms = [f"sum(inctot) FILTER (WHERE inctot <= {edge})" for edge in range(40_000, UPPER + 1, 40_000)]
     plain, listed = ", ".join(arms), ",".join(f'"{arm}"' for arm in arms)
-    with cluster.connect("alice") as alice:
-        ours = f"SELECT * FROM dp.dp_group_by('cps', '{{}}', '{{{listed}}}', epsilon => 0.001, fresh => true)"
-        a, b, ratio = paired(
-            lambda: alice.execute(ours.encode()).fetchall(),
-            lambda: root.execute(f"SELECT {plain} FROM cps".encode()).fetchall(),
-            15,
-        )
-    note = "100,000 rows, seconds, 20 FILTER arms against the plain statement; target 1.2"
-    yield row("scan_ratio", a, b, note, ratio)
+    ours = f"SELECT * FROM dp.dp_group_by('cps', '{{}}', '{{{listed}}}', epsilon => 0.001, fresh => true)"
+    with cluster.connect("alice") as alice, cluster.connect("boss") as boss:
+        for metric, times in (("scan_ratio:100,000", 1), ("scan_ratio", 10)):
+            boss.execute(
+                "INSERT INTO cps SELECT id + n * 1000000, inctot FROM cps, generate_series(1, %s) n", (times - 1,)
+            )
+            boss.execute("VACUUM ANALYZE cps")
+            rows = root.execute("SELECT count(*) FROM cps").fetchone()
+            a, b, ratio = paired(
+                lambda: alice.execute(ours.encode()).fetchall(),
+                lambda: root.execute(f"SELECT {plain} FROM cps".encode()).fetchall(),
+                15,
+            )
+            note = f"{rows and rows[0]:,} rows, seconds, 20 FILTER arms against the plain statement; target 1.2"
+            yield row(metric, a, b, note, ratio)
 
 
 def same_numbers() -> Row:

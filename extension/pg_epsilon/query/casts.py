@@ -9,7 +9,7 @@ from typing import Any
 from pg_epsilon.query.arithmetic import numeric_sql
 from pg_epsilon.query.compare import as_string, fits_float
 from pg_epsilon.query.context import Context
-from pg_epsilon.query.literals import coerce, enum_text, fold_term, identifier, untyped
+from pg_epsilon.query.literals import coerce, enum_text, fold_term, identifier, literal, untyped
 from pg_epsilon.query.parse import ast
 from pg_epsilon.query.temporal import to_date, to_timestamp, to_timestamptz
 from pg_epsilon.query.types import (
@@ -166,7 +166,15 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
         return replace(term, type=type_)
     if type_.kind is Kind.ENUM:
         raise ctx.refuse(node, "only a string constant can be cast to an enum", "Write the label in quotes.")
+    if term.kind is Kind.INT and term.literal and not modified and _holds(type_, term.value):
+        return literal(type_, term.value)  # the digits under all settings: no need to ask the server
     return fold_term(ctx, origin, Term(f"{term.sql}::{name}", type_))
+
+
+def _holds(type_: Type, digits: str | None) -> bool:
+    """Whether this is a text, or an integer that is wide enough."""
+    limit = _LIMITS.get(type_.name, 0)
+    return type_.name == TEXT.name or -limit <= int(digits or 0) < limit
 
 
 def cast_column(ctx: Context, node: Any, term: Term, type_: Type, name: str) -> Term:
