@@ -177,7 +177,7 @@ def test_ranges_keep_their_own_sides(cluster: Cluster, alice: psycopg.Connection
 def test_values_above_the_upper_bound_are_told_apart_and_summed_as_the_bound(
     cluster: Cluster, alice: psycopg.Connection[Any]
 ) -> None:
-    """The range sees the value, the sum is of the clamped one (§0.0); an open end takes in what lies above. At
+    """The range sees the value, the sum is of the clamped one (§0); an open end takes in what lies above. At
     epsilon 30 a sum's noise has a standard deviation below 400, a count's below 1: 30 and 15 times as much."""
     ranges = ("(,1000]", "(,)", "(500,)", "[0,1020)")
     given = ",".join(f'"{one}"' for one in ranges)

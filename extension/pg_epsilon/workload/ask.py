@@ -61,7 +61,7 @@ class Workload:
 
     lattice: of the value, whose integers start at 0 or above. cuts: block j holds the integers above cuts[j] and up to
     cuts[j + 1]; ascending, the first is below every value. Above the lattice's upper bound they are of values before
-    they are clamped: queries see those (§0.0), sums do not. rows: per query its weight of each block. edges: per query
+    they are clamped: queries see those (§0), sums do not. rows: per query its weight of each block. edges: per query
     the ends to show, in the value's unit, None where the query has none. prefixes: whether every query starts at the
     lowest value with weight 1, in ascending order, so that true answers do not decrease.
     """
