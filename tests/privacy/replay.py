@@ -101,6 +101,11 @@ def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Ques
     return made
 
 
+ATTEMPTS = 40
+"""Recordings that a control has to be seen in one of: a draw may hide it (an empty group that is answered by 0, where
+the noisy answer is 0 too), at most every second one of any control; 2^-40 is left to chance."""
+
+
 def run(
     conn: Connection,
     dataset: str,
