@@ -81,7 +81,7 @@ def _ratios(kind: Kind, weights: Sequence[Fraction], cells: Cells) -> tuple[Inte
 def _of_averages(
     whole: Sequence[int], cells: Cells, outside: Integers, smallest: Integers, unit: int
 ) -> tuple[Integers, Integers]:
-    """min_t b_t * sum of w_t (S_t b_t - r_t n_t) / (n_t b_t); 0 where a group has no row left, or none at all (§6.3)."""
+    """min_t b_t * sum of w_t (S_t b_t - r_t n_t) / (n_t b_t); 0 where a group has no row left, or none at all."""
     some = smallest != 0
     left = [np.where(some, outside[:, place], 1) for place in range(len(whole))]
     numerators: Any = np.zeros(len(smallest), dtype=object)

@@ -1,4 +1,4 @@
-"""Influences and their sensitivities: cases V01 to V30 of the slow programme, and every small table (dpxplain.md §6)."""
+"""Influences and their sensitivities: cases V01 to V30 of the slow programme, and small tables (dpxplain.md §6)."""
 
 from __future__ import annotations
 
