@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from explain_draws import Given
 
 import fix_chance
 from pg_epsilon.explain.ranking import LOWER, UPPER, Budget, RankSearch, comparisons, rank_bound, top
@@ -39,28 +40,6 @@ def grid(number: float | str, steps: int = FINE) -> int:
 
 def budget(case: dict[str, Any]) -> Budget:
     return Budget(*(exact(case[name]) if name in case else None for name in ("epsilon", "rho")))
-
-
-class Given:
-    """Draws that a case gives: standard normals and Gumbels, resp. integers in steps of the case's unit."""
-
-    def __init__(self, draws: Sequence[float], unit: int = 1) -> None:
-        self.draws, self.unit, self.scales = list(draws), unit, []  # type: list[float], int, list[float]
-
-    def gaussian(self, exact: Sequence[int], *, l2_squared: Fraction, rho: Fraction, label: str) -> list[int]:
-        sigma = math.sqrt(l2_squared / (2 * rho))
-        return [one + round(sigma * self.draws.pop(0)) for one in exact]
-
-    def laplace(self, exact: Sequence[int], *, l1_sensitivity: int, epsilon: Fraction, label: str) -> list[int]:
-        return [one + round(self.draws.pop(0)) * self.unit for one in exact]
-
-    def select(self, scores: Sequence[int], *, sensitivity: Fraction, epsilon: Fraction, label: str) -> int:
-        """The largest score with its own Gumbel, as a selection of one; each draw is of one predicate for all turns."""
-        self.scales.append(float(2 * sensitivity / epsilon))
-        noisy = [score + self.scales[-1] * draw for score, draw in zip(scores, self.draws, strict=True)]
-        best = max(range(len(noisy)), key=lambda place: (noisy[place], -place))
-        self.draws.pop(best)
-        return best
 
 
 def each(case: dict[str, Any]) -> Fraction:
