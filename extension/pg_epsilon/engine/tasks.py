@@ -63,6 +63,12 @@ def _compare() -> Task[Any]:
     return CompareTask()
 
 
+def _explain() -> Task[Any]:
+    from pg_epsilon.explain.task import ExplainTask
+
+    return ExplainTask()
+
+
 def _decide() -> Task[Any]:
     from pg_epsilon.decide.task import DecideTask
 
@@ -87,8 +93,9 @@ WORKLOAD = Line(
 )
 SYNTHESIS = Line("synthesize", frozenset({"synthesize"}), _synthesis, for_everybody=True)
 COMPARE = Line("compare", frozenset({"compare"}), _compare, reads=True)
+EXPLAIN = Line("explain", frozenset({"explain"}), _explain, reads=True)
 # In the order in which they validate their members and in which answers hold theirs.
-TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, COMPARE, SYNTHESIS)
+TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, COMPARE, EXPLAIN, SYNTHESIS)
 
 
 class _Kinds:

@@ -1,7 +1,8 @@
 """What influences are computed from, in one scan: rows and sums by group and by all attributes, and their marginals.
 
-Packed cells take a third of the time that grouping sets take for pairs of attributes (dpxplain.md §0), because a row
-is sorted into one cell only; how often a predicate holds is added up afterwards, of cells. Private.
+Cells take a third of the time that grouping sets take for pairs of attributes (dpxplain.md §0), because a row is sorted
+into one cell only; how often a predicate holds is added up afterwards, here of cells that are packed into one value,
+or, where by public bounds there could be too many of them, by the statement itself. Private.
 """
 
 from __future__ import annotations
@@ -40,11 +41,31 @@ class Layout:
         return " + ".join(f"{one} * {stride}::pg_catalog.int8" for one, stride in parts)
 
 
-def unpacked(found: bytes, space: Space, groups: int) -> Cells:
-    """Records of the statement -> what each group has, and of it what satisfies each predicate of the space."""
-    records = np.frombuffer(found, np.dtype(list(RECORD)))
-    rest, rows = records["cell"].astype(np.int64), records["rows"].astype(np.int64)
-    sums = records["sum"].astype(np.int64)
+@dataclass(frozen=True)
+class Found:
+    """places: of the predicates that a row of the groups satisfies; every other one has influence 0. cells: theirs."""
+
+    places: list[int]
+    cells: Cells
+
+    @classmethod
+    def of(cls, inside_rows: Integers, inside_sums: Any, groups: int, first: int) -> Found:
+        """inside_rows, inside_sums: by predicate and group, flat; first: how many predicates there are of the first
+        attributes, of which every row satisfies one."""
+        rows, sums = inside_rows.reshape(-1, groups), inside_sums.reshape(-1, groups)
+        (places,) = np.nonzero(rows.any(axis=1))
+        cells = Cells(
+            [int(one) for one in rows[:first].sum(axis=0)],
+            [int(one) for one in sums[:first].sum(axis=0)],
+            rows[places].astype(object),
+            sums[places],
+        )
+        return cls([int(place) for place in places], cells)
+
+
+def unpacked(found: bytes, space: Space, groups: int) -> Found:
+    """Records of the statement by cells -> what each group has, and of it what satisfies each predicate."""
+    rest, rows, sums = _read(found)
     places: list[Integers] = []
     for attribute in reversed(space.attributes):
         rest, value = np.divmod(rest, attribute.size)
@@ -52,18 +73,29 @@ def unpacked(found: bytes, space: Space, groups: int) -> Cells:
     places.reverse()
     inside: list[tuple[Integers, Any]] = []
     for subset in space.subsets:
-        number = np.zeros(len(records), np.int64)
+        number = np.zeros(len(rows), np.int64)
         for place in subset:
             number = number * space.attributes[place].size + places[place]
         index, size = number * groups + rest, space.area(subset) * groups
         inside.append((_added(index, rows, size), _added_exactly(index, sums, size)))
-    shape = (len(space), groups)
-    return Cells(
-        [int(one) for one in _added(rest, rows, groups)],
-        [int(one) for one in _added_exactly(rest, sums, groups)],
-        np.concatenate([one for one, _ in inside]).astype(object).reshape(shape),
-        np.concatenate([one for _, one in inside]).reshape(shape),
+    return Found.of(
+        np.concatenate([one for one, _ in inside]),
+        np.concatenate([one for _, one in inside]),
+        groups,
+        space.ends[0],
     )
+
+
+def added(found: bytes, space: Space, groups: int) -> Found:
+    """The same of records by predicate: predicate first, then group."""
+    index, rows, sums = _read(found)
+    size = len(space) * groups
+    return Found.of(_added(index, rows, size), _added_exactly(index, sums, size), groups, space.ends[0])
+
+
+def _read(found: bytes) -> tuple[Integers, Integers, Integers]:
+    records = np.frombuffer(found, np.dtype(list(RECORD)))
+    return tuple(records[name].astype(np.int64) for name, _ in RECORD)  # type: ignore[return-value]
 
 
 def _added(index: Integers, values: Integers, size: int) -> Integers:

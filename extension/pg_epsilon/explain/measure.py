@@ -54,7 +54,8 @@ class Explaining:
 
     weights: of the compared groups, none of them 0. change, apart: the most by which one unit with all its rows moves
     an influence, resp. two influences apart (sensitivity.py), in lattice units. confidence: of each interval; joint:
-    of those of the influences all together. lower: the lower bounds' share of what ranks cost.
+    of those of the influences all together. lower: the lower bounds' share of what ranks cost. by_predicate: the
+    statement adds up cells itself (cells.py).
     Guarantee: the sum of the charges, for one unit with all it owns.
     """
 
@@ -68,6 +69,7 @@ class Explaining:
     confidence: Fraction
     joint: bool = False
     lower: Fraction = Fraction(1, 10)
+    by_predicate: bool = False
 
     width = 1  # one binary value: all cells
 
@@ -116,9 +118,12 @@ def core(cells: bytes, how: Explaining, noise: NoiseSource, label: str) -> list[
 
     cells: records of cells.RECORD, private; so are scores: influences on the grid.
     """
-    from pg_epsilon.explain.cells import unpacked  # numpy is not on the way of a count
+    from pg_epsilon.explain.cells import added, unpacked  # numpy is not on the way of a count
 
-    points = scores(how.kind, how.weights, unpacked(cells, how.space, len(how.weights)), how.steps)
+    found = (added if how.by_predicate else unpacked)(cells, how.space, len(how.weights))
+    points = [0] * len(how.space)
+    for place, score in zip(found.places, scores(how.kind, how.weights, found.cells, how.steps), strict=True):
+        points[place] = score
     return drawn(points, how, noise, label)
 
 

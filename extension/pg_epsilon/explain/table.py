@@ -1,4 +1,4 @@
-"""The table that explains a difference: what each predicate's rows make of it, and which rank it has (§6.8)."""
+"""The table that explains a difference: shares and ranks of predicates (dpxplain.md §6.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a difference between released groups is real, as a kind of question (mechanisms/task.py): dp_compare."""
+"""Whether a difference between released groups is real, and why: two kinds of question (mechanisms/task.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pg_epsilon.choice_parts import Choice
+from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison, number, told
+from pg_epsilon.explain.groups import RUN_FIRST
+from pg_epsilon.explain.why import Why, compile_why, number_of
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
 from pg_epsilon.query import members
 from pg_epsilon.query.copies import Copies
@@ -48,3 +51,42 @@ class CompareTask(Task[Comparison]):
             return Told()
         facts, sentences = told(asked)
         return Told({"compare": facts}, sentences)
+
+
+class ExplainTask(Task[Why]):
+    """{"explain": {"groups": [["Sales"], ["IT"]], "k": 5}, "of": id} → k rows (explanation, shares, ranks).
+
+    The rows of the release's question are read once, and it is paid for (dpxplain.md §6).
+    """
+
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
+        of = named(document)
+        stored = releases.stored(of.request_id)
+        about = stored.asked("from", "joins", "where", "aggregates")
+        place = number_of(stored, of, document["explain"])
+        items = members.items(about.get("aggregates"), "aggregates")
+        if place >= len(items):
+            raise DPError(SHAPE, f"release {of.request_id} is not of a GROUP BY", RUN_FIRST)
+        return {**document, **about, "keys": [], "aggregates": [items[place]]}
+
+    def ask(self, head: Head) -> Why | None:
+        return None if head.document.get("explain") is None else compile_why(head)
+
+    def prepare(self, request: Request, asked: Why, alone: Alone) -> tuple[Choice, ...]:
+        from pg_epsilon.explain.priced import choose
+
+        return (choose(request, asked),)
+
+    def present(self, prepared: Prepared, asked: Why, raws: Raws, groups: Groups) -> Mapping[str, Any]:
+        from pg_epsilon.explain.shown import document
+
+        return {"explain": document(prepared.choices[0].estimator.measures[0], asked, raws[0])}
+
+    def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
+        from pg_epsilon.explain.shown import described
+
+        asked = prepared.request.kinds["explain"]
+        if not isinstance(asked, Why):
+            return Told()
+        facts, sentences = described(prepared.choices[0].estimator.measures[0], asked)
+        return Told({"explain": facts}, sentences)

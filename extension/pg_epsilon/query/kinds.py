@@ -21,6 +21,7 @@ from pg_epsilon.query.keys import Key
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.released import Free, Releases
 from pg_epsilon.query.source import Source
+from pg_epsilon.query.types import Scope, Term, Texts
 
 _BUDGETS = (frozenset({"epsilon"}), frozenset({"rho"}), frozenset({"alpha", "beta"}))
 
@@ -58,7 +59,8 @@ class Jointly(Protocol):
 class Head:
     """What the kinds see of a request while their own members are validated: all of it that is compiled by then.
 
-    source: its first protected relation has the `policy`. keys: as asked, in order. releases: those of who asks.
+    source: its first protected relation has the `policy`. keys: as asked, in order. releases: those of who asks. scope,
+    fold, texts: what names and constants of further expressions mean. conjuncts: as of a request.
     """
 
     document: Mapping[str, Any]
@@ -70,6 +72,9 @@ class Head:
     fold: Fold
     copies: Copies
     releases: Releases
+    scope: Scope
+    texts: Texts
+    conjuncts: Sequence[Term]
 
     @cached_property
     def budget(self) -> Budget:

@@ -171,7 +171,8 @@ def compile_request(
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
     distinct = [key for _, key in sorted({key.sql: key for key in keys}.items())]
-    head = Head(document, settings, policy, source, keys, aggregates, fold, copies, releases)
+    compiled = document, settings, policy, source, keys, aggregates, fold, copies, releases
+    head = Head(*compiled, scope, texts, origin.conjuncts)
     asked = kinds.ask(head)
     free = kinds.free(asked)
     request = Request(

@@ -1,4 +1,4 @@
-"""Draws that a case of the slow programme gives, in place of noise."""
+"""Draws that a case of the slow programme gives, in place of noise (dpxplain.md §6)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ class Given:
         self.draws.pop(best)
         return best
 
+    def select_in_runs(
+        self, sizes: Sequence[int], scores: Sequence[int], *, sensitivity: Fraction, epsilon: Fraction, label: str
+    ) -> int:
+        each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
+        return self.select(each, sensitivity=sensitivity, epsilon=epsilon, label=label)
+
     def of(self, label: str) -> list[float]:
         """Where the draws of this name are."""
         return self.draws
@@ -42,3 +48,29 @@ class Labelled(Given):
 
     def of(self, label: str) -> list[float]:
         return self.named[label]
+
+
+class Idle(Given):
+    """Gumbels of the predicates before a run of others of one score, whose maxima come of exponentials (§7.3)."""
+
+    def __init__(self, gumbels: Sequence[float], exponentials: Sequence[float]) -> None:
+        super().__init__(gumbels)
+        self.exponentials, self.level = list(exponentials), 0.0
+
+    def select_in_runs(
+        self, sizes: Sequence[int], scores: Sequence[int], *, sensitivity: Fraction, epsilon: Fraction, label: str
+    ) -> int:
+        """The last run is the idle one: its maximum is drawn anew whenever the one before was taken."""
+        self.scales.append(float(2 * sensitivity / epsilon))
+        if len(self.exponentials) > 0 and not self.level:
+            self._next(sizes[-1])
+        active = [score + self.scales[-1] * draw for score, draw in zip(scores[:-1], self.draws, strict=True)]
+        best = max(range(len(active)), key=active.__getitem__)
+        if active[best] >= scores[-1] - self.scales[-1] * math.log(self.level):
+            self.draws.pop(best)
+            return best
+        self._next(sizes[-1] - 1)
+        return len(active)
+
+    def _next(self, left: int) -> None:
+        self.level += self.exponentials.pop(0) / left

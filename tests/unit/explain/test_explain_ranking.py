@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explain_draws import Given
+from explain_draws import Given, Idle
 
 import fix_chance
 from pg_epsilon.explain.ranking import LOWER, UPPER, Budget, RankSearch, comparisons, rank_bound, top
@@ -25,8 +25,9 @@ FINE = 10**9  # steps to a unit: the law of the grid is then the continuous one 
 SHARES = {"low": Fraction(1, 10), "high": Fraction(9, 10)}
 
 
-def ids(kind: str, *, refused: bool = False) -> list[str]:
+def ids(kind: str, *, refused: bool = False, idle: bool = False) -> list[str]:
     found = [name for name, case in CASES.items() if case["input"]["kind"] == kind]
+    found = [name for name in found if ("idle_count" in CASES[name]["input"]) == idle]
     return [name for name in found if ("error" in CASES[name]["expected"]) == refused]
 
 
@@ -57,6 +58,33 @@ def test_picks_are_those_of_the_slow_programme(name: str) -> None:
     apart = 2 * grid(case["sensitivity"], steps)
     assert top(scores, case["k"], apart=apart, epsilon=each(case), noise=given, label="x") == expected["picks"]
     assert given.scales == pytest.approx([expected["scale"] * steps] * case["k"], rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ids("top_k", idle=True))
+def test_predicates_without_rows_are_one_run(name: str) -> None:
+    """Three predicates, and 997 of score 0: those that are picked are any of these."""
+    case, expected = CASES[name]["input"], CASES[name]["expected"]
+    given: Any = Idle(case["gumbel"], case["exponential"])
+    active = len(case["scores"])
+    scores = [*case["scores"], *[0] * case["idle_count"]]
+    found = top(scores, case["k"], apart=2 * case["sensitivity"], epsilon=each(case), noise=given, label="x")
+    assert ["idle" if place >= active else place for place in found] == expected["picks"]
+    assert len(set(found)) == case["k"]
+    assert given.scales == pytest.approx([expected["scale"]] * case["k"], rel=1e-11)
+
+
+def test_runs_are_of_neighbours_so_that_a_place_has_one_number() -> None:
+    """Which candidate a number is must not depend on the scores, because the order of equal ones would tell them."""
+    sizes: list[tuple[list[int], list[int]]] = []
+
+    class Watch:
+        def select_in_runs(self, runs: list[int], scores: list[int], **rest: Any) -> int:
+            sizes.append((runs, scores))
+            return 2
+
+    noise: Any = Watch()
+    assert top([5, 0, 0, 0, 5, 5], 3, apart=2, epsilon=Fraction(1), noise=noise, label="x") == [2, 3, 4]
+    assert sizes == [([1, 3, 2], [5, 0, 5]), ([1, 2, 2], [5, 0, 5]), ([1, 1, 2], [5, 0, 5])]
 
 
 @pytest.mark.parametrize("name", ids("top_k", refused=True))

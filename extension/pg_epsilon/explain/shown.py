@@ -1,0 +1,77 @@
+"""What was drawn for an explanation → its rows, and what may be said of it; free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pg_epsilon.decimals import plain
+from pg_epsilon.explain.comparison import number
+from pg_epsilon.explain.measure import Explaining, rows
+from pg_epsilon.explain.table import denominator, sorted_rows
+from pg_epsilon.explain.why import Why
+from pg_epsilon.mechanisms.group_by import Measure
+
+Cell = str | int | None
+
+
+def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
+    """The member "explain" of an answer, rows in the table's order: explanation, share and its interval, ranks."""
+    divisor = _divisor(why)
+    found: list[list[Cell]] = []
+    for text, shares, low, high in sorted_rows(rows(raw, _own(measure)), divisor or 1.0):
+        shown: list[Cell] = [number(share) if divisor else None for share in shares]
+        found.append([text, *shown, low, high])
+    return {"rows": found}
+
+
+def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
+    """(Facts, sentences) for EXPLAIN, dp_plan, dp.last_answer and the NOTICE: public, and what was released before."""
+    how, divisor, comparison = _own(measure), _divisor(why), why.comparison
+    half_width = float(how.margin / how.steps) / divisor if divisor else None
+    price = how.price
+    facts: dict[str, Any] = {
+        "release": comparison.stored.request_id,
+        "aggregate": comparison.aggregate,
+        "groups": [list(group) for group in comparison.groups[:10]],
+        "verdict": comparison.interval.verdict,
+        "difference": number(comparison.interval.difference),
+        "predicates": len(why.space),
+        "attributes": [one.name for one in why.space.attributes],
+        "left_out": list(why.left_out),
+        "k": how.k,
+        "l": why.space.most,
+        "confidence": plain(_decimal(how.confidence)),
+        "half_width": None if half_width is None else float(f"{half_width:.4g}"),
+        "split": {
+            "predicates": [plain(price.selection), how.k],  # epsilon of each selection
+            "influences": plain(price.influences),
+            "ranks": plain(price.ranks),
+        },
+    }
+    width = "" if half_width is None else f", each share is known to {half_width:.3g}"
+    sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}"]
+    if not divisor:
+        sentences.append("the difference may be noise, so that no share of it is told")
+    return facts, [*sentences, "rows that go with a difference are no cause of it"]
+
+
+def _own(measure: Measure) -> Explaining:
+    if not isinstance(measure, Explaining):
+        raise ValueError("not an explanation")
+    return measure
+
+
+def _divisor(why: Why) -> float | None:
+    """What influences in lattice units are divided by; None where no difference was found, or where it is 0."""
+    found = why.comparison.interval
+    if found.verdict != "yes" or not math.isfinite(found.difference) or not found.difference:
+        return None
+    return denominator(why.kind, found.difference, why.counts) / float(why.step)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -1,0 +1,342 @@
+"""Why a difference between released groups is there: the request member "explain", validated by public facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb, prod
+from typing import Any
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.explain.attributes import attribute, public_attribute
+from pg_epsilon.explain.column import aggregate
+from pg_epsilon.explain.comparison import Comparison, compile_comparison
+from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
+from pg_epsilon.explain.groups import Keys
+from pg_epsilon.explain.influence import Kind
+from pg_epsilon.explain.space import Attribute, Space
+from pg_epsilon.explain.statement import Read
+from pg_epsilon.query import members
+from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate
+from pg_epsilon.query.expression import compile_expression
+from pg_epsilon.query.keys import Key, compile_key
+from pg_epsilon.query.kinds import Head
+from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.parse import ast, parse_expression
+from pg_epsilon.query.released import Named, Stored, gone
+from pg_epsilon.query.released import named as release_of
+from pg_epsilon.query.request import checked_confidence
+from pg_epsilon.query.schema import Column, written
+from pg_epsilon.query.types import Item
+
+COMPARED = frozenset({"groups", "weights", "constant", "aggregate", "confidence", "simultaneous"})
+MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "anyway", "options"}
+OPTIONS = frozenset({"split", "lower", "joint"})
+MOST_PREDICATES = 1_000_000
+MOST_PICKS = 100
+MOST_ATTRIBUTES = 64
+USUAL_VALUES = 1_000  # attributes with more are looked at only where they are named
+EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
+
+
+@dataclass(frozen=True)
+class Why:
+    """What an explanation is about: public.
+
+    comparison: the free answer that it explains. read: which rows count. left_out: columns with too many values to be
+    looked at unasked. split: shares of the price for predicates, influences and ranks; lower: that of ranks' lower
+    bounds; joint: the influences' intervals hold together.
+    """
+
+    comparison: Comparison
+    kind: Kind
+    weights: tuple[Fraction, ...]
+    read: Read
+    bounds: tuple[Fraction, Fraction]
+    step: Fraction
+    space: Space
+    k: int
+    left_out: tuple[str, ...]
+    anyway: bool
+    split: tuple[Fraction, Fraction, Fraction]
+    lower: Fraction
+    joint: bool
+
+    def canonical(self) -> dict[str, Any]:
+        """What tells this question from another of its kind; the policy says what the attributes are."""
+        return {
+            "comparison": self.comparison.canonical(),
+            "attributes": [[one.name, one.sql, list(one.conditions)] for one in self.space.attributes],
+            "size": [self.space.most, self.space.up_to],
+            "k": self.k,
+            "split": [str(part) for part in (*self.split, self.lower)],
+            "joint": self.joint,
+        }
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """Of averages, the released numbers of rows of the compared groups; of others, none."""
+        if self.kind != "avg":
+            return ()
+        question = self.comparison.question
+        weights = question.weights or (1, -1)
+        return tuple(_rows_of(form) for form, weight in zip(question.groups, weights, strict=True) if weight)
+
+
+def compile_why(head: Head) -> Why:
+    """The member "explain" of a request about a release.
+
+    Errors: those of a comparison; DP003 for answers that no rows explain, DP004 for an attribute without a domain,
+    DP005 for numbers out of range, for a difference that may be noise or has the other sign, and for more predicates
+    than are looked at.
+    """
+    asked = members.mapping(head.document["explain"], "explain")
+    if set(asked) - MEMBERS:
+        raise DPError(SHAPE, "an explanation of an unknown form", EXAMPLE)
+    of = release_of(head.document)
+    compared = {name: asked[name] for name in COMPARED if name in asked}
+    confidence = checked_confidence(head.settings.get("dp.confidence"))
+    comparison = compile_comparison(compared, of, head.releases, confidence)
+    kind = _kind(head.aggregates[0], comparison)
+    anyway = _flag(asked, "anyway")
+    _check_verdict(comparison, anyway=anyway)
+    keys, groups, weights = _groups(head, comparison)
+    attributes, left_out = _attributes(head, asked)
+    k, options = _whole(asked, "k", 5, MOST_PICKS), _options(asked)
+    space = _space(attributes, _whole(asked, "l", 1, MOST_ATTRIBUTES), up_to=_flag(asked, "up_to"))
+    if k > len(space):
+        raise DPError(OUT_OF_RANGE, f"k is at most {len(space)}, the number of predicates", f"k => {len(space)}")
+    explained = head.aggregates[0]
+    lattice = explained.lattice
+    value = None if lattice is None else lattice.sql
+    return Why(
+        comparison,
+        kind,
+        weights,
+        Read(head.source, keys, groups, value, explained.present, explained.filter),
+        (Fraction(0), Fraction(1)) if lattice is None else (Fraction(lattice.low), Fraction(lattice.high)),
+        Fraction(1) if lattice is None else lattice.step,
+        space,
+        k,
+        left_out,
+        anyway,
+        *options,
+    )
+
+
+def number_of(stored: Stored, of: Named, asked: Any) -> int:
+    """Which aggregate of the stored question an explanation is about. DP005: there is none of it."""
+    given = members.mapping(asked, "explain").get("aggregate")
+    return aggregate(stored, of, given, Fraction(19, 20))[1].number
+
+
+def _kind(one: Aggregate, comparison: Comparison) -> Kind:
+    """What is explained. DP003 for what is not of rows: distinct units, truncated sums, what has no counts."""
+    kinds: dict[str, Kind] = {"count": "count", "sum": "sum", "avg": "avg"}
+    kind = kinds.get(one.function)
+    known = {"avg": (Halves, Pair)}.get(one.function, (Linear, Barred))
+    of_rows = one.of in (ROWS, COLUMN, VALUE)
+    cells = "estimators" in comparison.stored.presentation  # else a histogram's values, with bars
+    forms = comparison.question.groups
+    fits = all(isinstance(form, known) and not (cells and isinstance(form, Barred)) for form in forms)
+    if kind is None or not of_rows or not fits:
+        raise DPError(
+            SHAPE,
+            f"differences of this aggregate are compared, not explained ({comparison.stored.mechanism})",
+            "Ask the GROUP BY for count(*), sum or avg of a column with noise on counts and sums (SET dp.mechanism ="
+            " 'laplace' or 'gaussian'), and explain that.",
+        )
+    return kind
+
+
+def _rows_of(form: Form) -> float:
+    if isinstance(form, Halves):
+        return form.count.number
+    return float(form.a + form.b) / float(form.high - form.low) if isinstance(form, Pair) else 1.0
+
+
+def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
+    """DP005 unless the difference is real and has the asked sign (dpxplain.md §0.0)."""
+    found = comparison.interval.verdict
+    if comparison.question.expression is not None:
+        raise DPError(SHAPE, "an expression is compared, not explained", "Give weights => '{1,-0.5,-0.5}'.")
+    if found == "the other way round":
+        raise DPError(
+            OUT_OF_RANGE,
+            "the difference is the other way round: what explains it would make it larger",
+            "Exchange the names of the groups, resp. the signs of the weights.",
+        )
+    if found == "cannot tell" and not anyway:
+        raise DPError(
+            OUT_OF_RANGE,
+            "this difference may be noise: there may be nothing to explain",
+            "anyway => true explains it all the same; a GROUP BY with more epsilon may tell.",
+        )
+
+
+def _groups(
+    head: Head, comparison: Comparison
+) -> tuple[tuple[Key, ...], tuple[tuple[str | None, ...], ...], tuple[Fraction, ...]]:
+    """(keys, texts of the keys of each compared group, weights): without groups of weight 0.
+
+    DP006 where the keys have other values by now.
+    """
+    of, stored = release_of(head.document), comparison.stored
+    released = Keys.of(stored, of.keys)
+    order = list(stored.presentation["order"])
+    texts = members.items(stored.asked("keys").get("keys"), "keys")
+    found = [compile_key(members.text(one, "keys") or "", head.scope, head.fold, head.texts) for one in texts]
+    keys = tuple(found[order.index(place)] for place in range(len(released.domains)))
+    if any(tuple(domain) != key.domain for domain, key in zip(released.domains, keys, strict=True)):
+        raise gone(stored.request_id, "has groups that were declared otherwise since")
+    given = comparison.question.weights or (Fraction(1), Fraction(-1))
+    numbers = [released.number(group) for group in comparison.groups]
+    chosen = [(number, weight) for number, weight in zip(numbers, given, strict=True) if weight]
+    groups = tuple(
+        tuple(
+            domain[number // stride % len(domain)]
+            for domain, stride in zip(released.domains, released.strides, strict=True)
+        )
+        for number, _ in chosen
+    )
+    return keys, groups, tuple(weight for _, weight in chosen)
+
+
+def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
+    """(what predicates test, which columns have too many values to be tested unasked)."""
+    left = {column_sql(item, column.name) for item, column in _columns(head, asked, "leave_out")}
+    if asked.get("attributes") is not None:
+        columns = [one for one in _columns(head, asked, "attributes") if column_sql(one[0], one[1].name) not in left]
+        return tuple(_attribute(head, *one) for one in columns), ()
+    found: list[Attribute] = []
+    out: list[Attribute] = []
+    for item, column in _described(head):
+        if column_sql(item, column.name) in left:
+            continue
+        try:
+            one = _attribute(head, item, column)
+        except DPError:  # no domain that is declared: there is nothing that a predicate could test
+            continue
+        (found if one.size <= USUAL_VALUES else out).append(one)
+    return tuple(found), tuple(one.name for one in out)
+
+
+def _columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[Item, Column]]:
+    """The columns that a member names. DP003, 42703 for what is none, DP005 for one named twice."""
+    found = []
+    for text in members.items(asked.get(member), member):
+        node = parse_expression(members.text(text, member) or "")
+        if not isinstance(node, ast.ColumnRef):
+            raise DPError(SHAPE, f"{member} has names of columns", f"{member} => '{{age,education}}'")
+        found.append(named(node, head.scope))
+    names = [column_sql(item, column.name) for item, column in found]
+    if len(set(names)) < len(names):
+        raise DPError(OUT_OF_RANGE, f"{member} names a column twice", "Name each once.")
+    return found
+
+
+def _described(head: Head) -> Iterator[tuple[Item, Column]]:
+    """Columns that may tell something: described ones, and those of public tables, but for what the groups, the
+    measure, the privacy unit or WHERE fix."""
+    fixed = _fixed(head)
+    for item in head.scope.items:
+        for column in item.relation.columns.values():
+            described = item.relation.public or column.policy is not None
+            if described and column.published and column_sql(item, column.name) not in fixed:
+                yield item, column
+
+
+def _fixed(head: Head) -> set[str]:
+    stored = head.releases.stored(release_of(head.document).request_id)
+    texts = [members.text(one, "keys") for one in members.items(stored.asked("keys").get("keys"), "keys")]
+    measure = head.document["aggregates"][0]
+    texts += [measure.get("argument")] if isinstance(measure, dict) else []
+    found = set(head.source.unit_columns)
+    for text in texts:
+        if text and text != "*":
+            found |= compile_expression(text, head.scope, head.fold).columns
+    for policy, item in zip(head.source.relations, head.scope.items, strict=False):
+        found |= {column_sql(item, name) for name in policy.other_units}
+    for term in head.conjuncts:
+        if term.test is not None and term.test.operator == "=" and len(term.test.values) == 1:
+            found.add(term.test.column)
+        found |= set(term.equates or ())
+    return found
+
+
+def _attribute(head: Head, item: Item, column: Column) -> Attribute:
+    several = len(head.scope.items) > 1
+    name = written(item.name, column.name) if several else written(column.name)
+    if not item.relation.public:
+        return attribute(name, column, item.sql_alias, item.relation.qualified)
+    key = compile_key(written(item.name, column.name), head.scope, head.fold, head.texts)
+    return public_attribute(name, column, key.sql, key.domain)
+
+
+def _space(attributes: Sequence[Attribute], most: int, *, up_to: bool) -> Space:
+    """DP005: there are no such predicates, or too many."""
+    many = len(attributes)
+    if most > many:
+        said = f"{many} columns may be tested here" if many else "no column may be tested here"
+        hint = "The owner describes columns: dp.describe_column(..., domain => ARRAY[...])."
+        raise DPError(OUT_OF_RANGE, f"l is {most}, and {said}", f"l => {many}" if many else hint)
+    sizes = range(1 if up_to else most, most + 1)
+    size = sum(_products([one.size for one in attributes], most)[n] for n in sizes)
+    if many > MOST_ATTRIBUTES or size > MOST_PREDICATES or sum(comb(many, n) for n in sizes) > MOST_PREDICATES:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{size} predicates, more than {MOST_PREDICATES}",
+            "Ask for a smaller l, or name fewer columns: attributes => '{age,education}'.",
+        )
+    return Space(tuple(attributes), most, up_to)
+
+
+def _products(sizes: Sequence[int], most: int) -> list[int]:
+    """Of every number of different attributes up to `most`, how many conjunctions of their values there are."""
+    found = [1] + [0] * most
+    for size in sizes:
+        for n in range(most, 0, -1):
+            found[n] += found[n - 1] * size
+    return found
+
+
+def _whole(asked: Mapping[str, Any], member: str, default: int, most: int) -> int:
+    value = default if asked.get(member) is None else asked[member]
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise DPError(OUT_OF_RANGE, f"{member} must lie between 1 and {most}", f"{member} => {default}")
+    return value
+
+
+def _flag(asked: Mapping[str, Any], member: str) -> bool:
+    value = asked.get(member)
+    if not isinstance(value, bool | None):
+        raise DPError(SHAPE, f"{member} is true or false", f"{member} => true")
+    return value is True
+
+
+def _options(asked: Mapping[str, Any]) -> tuple[tuple[Fraction, Fraction, Fraction], Fraction, bool]:
+    """(split of the price, share of lower bounds in that of the ranks, whether influences hold together)."""
+    given = members.mapping(asked.get("options") or {}, "options")
+    if set(given) - OPTIONS:
+        hint = f"Options: {', '.join(sorted(OPTIONS))}."
+        raise DPError(OUT_OF_RANGE, f"unknown option {min(set(given) - OPTIONS)[:40]!r}", hint)
+    split = given.get("split", [1, 1, 2])
+    parts = [_part(one, 1000) for one in split] if isinstance(split, list) else []
+    lower = _part(given.get("lower", 0.1), 1)
+    if len(parts) != 3 or 0 in parts or prod(parts) == 0 or not 0 < lower < 1:
+        raise DPError(
+            OUT_OF_RANGE,
+            "split is three numbers from 0.001 to 1000, lower one between 0 and 1",
+            """options => '{"split": [1, 1, 2], "lower": 0.1}'""",
+        )
+    whole = sum(parts, Fraction(0))
+    first, second, third = (part / whole for part in parts)
+    return (first, second, third), lower, _flag(given, "joint")
+
+
+def _part(value: Any, most: int) -> Fraction:
+    """0 for what is no number in range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= most:
+        return Fraction(0)
+    return Fraction(str(value))

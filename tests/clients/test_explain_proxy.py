@@ -1,0 +1,98 @@
+"""dp_explain_difference through the proxy: psql and psycopg (text, binary, prepared), EXPLAIN, and what errors say."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import fix_chance
+from fix_ledger import no_charge, one, refused
+from fix_stack import Stack, stack_at_work
+
+# Counts of 500 and none, with noise of scale 1/3.
+pytestmark = pytest.mark.chance(fix_chance.laplace(1 / 3, 100, 16))
+Connection = psycopg.Connection[Any]
+
+ASKED = "SELECT sex, count(*) FROM people GROUP BY sex"
+WHY = "dp_explain_difference('f', 'x', k => 3, epsilon => 0.25)"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with stack_at_work() as running:
+        yield running
+
+
+@pytest.fixture
+def alice(stack: Stack) -> Iterator[Connection]:
+    with stack.connect() as session:
+        session.execute("SET dp.epsilon = 3")
+        session.execute(ASKED)
+        yield session
+
+
+def test_every_way_gives_the_same_rows(stack: Stack, alice: Connection) -> None:
+    """Paid once: by psycopg as text, in binary, prepared, with parameters; a part of its columns, sorted; by psql."""
+    plain = alice.execute(f"SELECT * FROM {WHY}").fetchall()
+    assert len(plain) == 3
+    assert all(isinstance(row[0], str) and isinstance(row[4], int) and row[2] <= row[1] <= row[3] for row in plain)
+    with no_charge(stack.cluster):
+        assert alice.execute(f"SELECT * FROM {WHY}", binary=True).fetchall() == plain
+        asked = "SELECT * FROM dp_explain_difference(%s, %s, k => %s, epsilon => %s)"
+        for _ in range(7):
+            assert alice.execute(asked, ["f", "x", 3, 0.25]).fetchall() == plain
+        alice.execute("PREPARE p (text) AS SELECT * FROM dp_explain_difference($1, 'x', k => 3, epsilon => 0.25)")
+        assert alice.execute("EXECUTE p ('f')").fetchall() == plain
+        some = alice.execute(f"SELECT explanation, rank_high FROM {WHY} ORDER BY explanation LIMIT 2").fetchall()
+        assert some == sorted((row[0], row[5]) for row in plain)[:2]
+        script = f"SET dp.epsilon = 3;\n{ASKED};\nSELECT explanation FROM {WHY};\n"
+        words = [str(stack.cluster.paths.bindir / "psql"), "-AtqX", "-d", stack.dsn("alice")]
+        done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:] == [row[0] for row in plain]
+
+
+def test_the_price_is_said_before_and_after(stack: Stack, alice: Connection) -> None:
+    """EXPLAIN charges nothing; the NOTICE has what it cost, of how many predicates, and that it claims no cause."""
+    call = "dp_explain_difference('f', 'x', k => 2, epsilon => 0.125)"
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
+    assert "0.125" in plan
+    said: list[str] = []
+    alice.execute("SET dp.notices = on")
+    alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    alice.execute(f"SELECT * FROM {call}")
+    (notice,) = said
+    many = one(alice, "SELECT facts -> 'explain' ->> 'predicates' FROM dp.last_answer")
+    assert f"2 of {many} predicates" in notice
+    assert "no cause" in notice and "0.125" in notice
+
+
+def test_what_the_last_release_is(alice: Connection) -> None:
+    """An explanation is no grouped answer: the next one is about the same release. Another GROUP BY is another."""
+    alice.execute(f"SELECT * FROM {WHY}")
+    assert len(alice.execute(f"SELECT * FROM {WHY}").fetchall()) == 3
+    alice.execute("SET dp.epsilon = 0.25")
+    alice.execute("SELECT city, count(*) FROM people GROUP BY city")
+    with refused("DP005", "f"):
+        alice.execute(f"SELECT * FROM {WHY}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "sqlstate", "words"),
+    [
+        ("SELECT * FROM dp_explain_difference('x', 'f', epsilon => 0.25)", "DP005", "Exchange the names"),
+        ("SELECT * FROM dp_explain_difference('f', 'm', epsilon => 0.25, confidence => 0.99999999)", "DP005", "anyway"),
+        ("SELECT * FROM dp_explain_difference('f', 'xx', epsilon => 0.25)", "DP005", "Did you mean 'x'?"),
+        (f"SELECT * FROM {WHY[:-1]}, attributes => '{{id}}')", "DP004", "describe_column"),
+        ("SELECT * FROM dp_explain_difference((SELECT sex FROM people LIMIT 1), 'x')", "DP003", ""),
+        ("SELECT * FROM people, dp_explain_difference(people.sex, 'x')", "DP002", ""),
+    ],
+)
+def test_refusals(stack: Stack, alice: Connection, sql: str, sqlstate: str, words: str) -> None:
+    with no_charge(stack.cluster), refused(sqlstate, words):
+        alice.execute(sql)
