@@ -336,6 +336,7 @@ def _log_of_run(draw: Mapping[str, Any], index: int) -> float:
 def _sensitivity(one: Mapping[str, Any], two: Mapping[str, Any]) -> Fraction:
     """What the draw's vectors differ by, in the norm in which its sensitivity was declared.
 
+    A selection is the same when all its scores move by one constant: half of the range of the changes counts.
     The gaps of AboveThreshold must move by -fall … sensitivity, or all by the opposite of that, or its proof does not
     hold: else that counts as anything.
     """
@@ -348,7 +349,9 @@ def _sensitivity(one: Mapping[str, Any], two: Mapping[str, Any]) -> Fraction:
         return Fraction(0) if sound else sum(changes, rise + fall)
     if one["kind"] == "gaussian":
         return sum((c * c for c in changes), Fraction(0))
-    return max(changes, default=Fraction(0)) if one["kind"] == "select" else sum(changes, Fraction(0))
+    if one["kind"] == "select":
+        return (max(signed, default=Fraction(0)) - min(signed, default=Fraction(0))) / 2
+    return sum(changes, Fraction(0))
 
 
 def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequence[float]) -> Iterator[str]:
