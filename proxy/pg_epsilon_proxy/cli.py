@@ -14,7 +14,7 @@ import asyncpg
 from pg_epsilon._version import VERSION
 from pg_epsilon.engine.verify import Difference
 from pg_epsilon_proxy import facade as facades
-from pg_epsilon_proxy import ledger, logs, plot_release, plots
+from pg_epsilon_proxy import ledger, logs, plot_explanation, plot_release, plots
 from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
 from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("workload", "an answered workload of your own: answers, and errors by method"),
         ("release", "an answered GROUP BY of your own: values and error intervals by group"),
+        ("explanation", "what explains a difference: shares and ranks of predicates, with their intervals"),
     ):
         picture = pictures.add_parser(name, help=text)
         picture.add_argument("id", help="the id of the request: SELECT request_id, question FROM dp.spending")
@@ -158,6 +159,10 @@ async def _plot_release(config: Config, options: argparse.Namespace) -> int:
     return await _draw_answer(config, options, plot_release.fetch, plot_release.draw)
 
 
+async def _plot_explanation(config: Config, options: argparse.Namespace) -> int:
+    return await _draw_answer(config, options, plot_explanation.fetch, plot_explanation.draw)
+
+
 async def _draw_answer(
     config: Config,
     options: argparse.Namespace,
@@ -216,6 +221,7 @@ _COMMANDS = {
     "ledger verify": _ledger_verify,
     "plot workload": _plot_workload,
     "plot release": _plot_release,
+    "plot explanation": _plot_explanation,
 }
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ _OTHERS = {
     "decisions": "is a decision, and no GROUP BY",
     "synthesis": "made a synthetic table, and is no GROUP BY",
     "workload": "is a workload of sums: pg-epsilon plot workload draws it",
+    "explain": "explains a difference: pg-epsilon plot explanation draws it",
 }
 
 

@@ -37,6 +37,7 @@ def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
         "release": comparison.stored.request_id,
         "aggregate": comparison.aggregate,
         "groups": [list(group) for group in comparison.groups[:10]],
+        "weights": [str(weight) for weight in why.weights[:10]],
         "verdict": comparison.interval.verdict,
         "difference": number(comparison.interval.difference),
         "predicates": len(why.space),
