@@ -13,12 +13,13 @@ from itertools import pairwise
 
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.explain.space import Attribute
-from pg_epsilon.query.domain import key_domain, key_sql
-from pg_epsilon.query.literals import quote
+from pg_epsilon.query.domain import cells, key_domain, key_sql
+from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.schema import Column
-from pg_epsilon.query.types import NUMBERS, Kind, type_of
+from pg_epsilon.query.types import MOMENTS, NUMBERS, Kind, type_of
 
 MOST_VALUES = 65_536  # of one attribute: its values stand in the statement
+FEW = 24  # values that are found faster one by one than in an object
 
 
 def attribute(name: str, column: Column, alias: str, relation: str) -> Attribute:
@@ -33,7 +34,7 @@ def attribute(name: str, column: Column, alias: str, relation: str) -> Attribute
     conditions, outside = _declared(name, column, keys)
     nullable = policy is None or policy.nullable
     found = [*conditions, *([f"{name} IS NULL"] if nullable else []), *([outside] if outside else [])]
-    return _attribute(name, found, keys, key_sql(column, alias), nullable=nullable, outside=bool(outside))
+    return _attribute(name, found, len(keys), _place(column, alias, keys), f"{alias}.{identifier(column.name)}")
 
 
 def public_attribute(name: str, column: Column, sql: str, domain: Sequence[str | None]) -> Attribute:
@@ -41,23 +42,42 @@ def public_attribute(name: str, column: Column, sql: str, domain: Sequence[str |
     keys = [key for key in domain if key is not None]
     nullable = None in domain
     found = [_equal(name, column, key) for key in keys] + ([f"{name} IS NULL"] if nullable else [])
-    return _attribute(name, found, keys, sql, nullable=nullable, outside=False)
+    return _attribute(name, found, len(keys), _listed(keys, sql), sql)
 
 
-def _attribute(
-    name: str, conditions: Sequence[str], keys: Sequence[str], sql: str, *, nullable: bool, outside: bool
-) -> Attribute:
+def _attribute(name: str, conditions: Sequence[str], declared: int, place: str, x: str) -> Attribute:
+    """declared: how many of the conditions are of declared values; place: SQL of a value's place, NULL of any other."""
     if len(conditions) > MOST_VALUES:
         raise DPError(
             OUT_OF_RANGE,
             f"column {name} has {len(conditions)} values, more than {MOST_VALUES}",
             f"Leave it out: leave_out => '{{{name}}}'.",
         )
-    codes = quote(json.dumps({key: place for place, key in enumerate(keys)}, ensure_ascii=False))
-    known = f"({codes}::pg_catalog.jsonb OPERATOR(pg_catalog.->>) ({sql}))::pg_catalog.int4"
     last = len(conditions) - 1
-    other = f"CASE WHEN ({sql}) IS NULL THEN {len(keys)} ELSE {last} END" if nullable and outside else str(last)
-    return Attribute(name, tuple(conditions), f"coalesce({known}, {other})")
+    rest = f"CASE WHEN ({x}) IS NULL THEN {declared} ELSE {last} END" if last > declared else str(last)
+    return Attribute(name, tuple(conditions), f"coalesce({place}, {rest})")
+
+
+def _place(column: Column, alias: str, keys: Sequence[str]) -> str:
+    """SQL of the place of a row's value among the declared ones, NULL of every other value."""
+    policy, kind, x = column.policy, type_of(column).kind, f"{alias}.{identifier(column.name)}"
+    if policy is not None and policy.domain is None and kind in NUMBERS | MOMENTS:
+        if policy.edges is not None:
+            places = ",".join(["NULL", *map(str, range(len(policy.edges) - 1)), "NULL"])
+            edges = ",".join(f'"{edge}"' for edge in policy.edges)
+            bucket = f"pg_catalog.width_bucket({x}, '{{{edges}}}'::{type_of(column).name}[])"
+            return f"('{{{places}}}'::pg_catalog.int4[])[{bucket} + 1]"
+        if (grid := cells(column, x)) is not None:
+            return f"(CASE WHEN {grid[0]} THEN {grid[1]} END)::pg_catalog.int4"
+    return _listed(keys, key_sql(column, alias))
+
+
+def _listed(keys: Sequence[str], sql: str) -> str:
+    if len(keys) <= FEW:
+        arms = " ".join(f"WHEN {quote(key)} THEN {place}" for place, key in enumerate(keys))
+        return f"CASE {sql} {arms} END"
+    codes = quote(json.dumps({key: place for place, key in enumerate(keys)}, ensure_ascii=False))
+    return f"({codes}::pg_catalog.jsonb OPERATOR(pg_catalog.->>) ({sql}))::pg_catalog.int4"
 
 
 def _declared(name: str, column: Column, keys: Sequence[str]) -> tuple[list[str], str | None]:
