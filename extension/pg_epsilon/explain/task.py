@@ -67,7 +67,8 @@ class ExplainTask(Task[Why]):
         items = members.items(about.get("aggregates"), "aggregates")
         if place >= len(items):
             raise DPError(SHAPE, f"release {of.request_id} is not of a GROUP BY", RUN_FIRST)
-        return {**document, **about, "keys": [], "aggregates": [items[place]]}
+        # None where the release had none: what else a document says there is not asked
+        return {**document, "joins": None, "where": None, **about, "keys": [], "aggregates": [items[place]]}
 
     def ask(self, head: Head) -> Why | None:
         return None if head.document.get("explain") is None else compile_why(head)

@@ -317,7 +317,7 @@ def _flag(asked: Mapping[str, Any], member: str) -> bool:
 
 def _options(asked: Mapping[str, Any]) -> tuple[tuple[Fraction, Fraction, Fraction], Fraction, bool]:
     """(split of the price, share of lower bounds in that of the ranks, whether influences hold together)."""
-    given = members.mapping(asked.get("options") or {}, "options")
+    given = {} if asked.get("options") is None else members.mapping(asked["options"], "options")
     if set(given) - OPTIONS:
         hint = f"Options: {', '.join(sorted(OPTIONS))}."
         raise DPError(OUT_OF_RANGE, f"unknown option {min(set(given) - OPTIONS)[:40]!r}", hint)
