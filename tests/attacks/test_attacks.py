@@ -19,7 +19,10 @@ from attack_lines import Attack, Mallory, Seen, attacks
 from fix_stack import Stack, stack_at_work
 from fix_waiting import soon
 
-FILES = [f"attacks{part}.sql" for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls", "_explain")]
+FILES = [
+    f"attacks{part}.sql"
+    for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls", "_explain")
+]
 EVERY = [attack for file in FILES for attack in attacks(file)]
 # The first test waits for all of them, in two states (three in make test-thorough).
 pytestmark = pytest.mark.timeout(900)

@@ -21,6 +21,14 @@ from pg_epsilon.explain.table import Row
 from pg_epsilon.noise import NoiseSource
 
 FINE = 2**20  # steps of the grid that one unit moves an influence at least: rounding costs a millionth
+FINEST = 2**32
+LATTICE = 2**61  # steps that no influence reaches
+
+
+def fineness(rows: int) -> int:
+    """So many steps for what one unit moves, where there are at most so many rows: an influence is no more than what
+    one row moves it, times their number. Public."""
+    return max(FINE, min(FINEST, LATTICE >> rows.bit_length()))
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Explaining:
     weights: of the compared groups, none of them 0. change, apart: the most by which one unit with all its rows moves
     an influence, resp. two influences apart (sensitivity.py), in lattice units. confidence: of each interval; joint:
     of those of the influences all together. lower: the lower bounds' share of what ranks cost. by_predicate: the
-    statement adds up cells itself (cells.py).
+    statement adds up cells itself (cells.py). fine: `fineness`.
     Guarantee: the sum of the charges, for one unit with all it owns.
     """
 
@@ -70,6 +78,7 @@ class Explaining:
     joint: bool = False
     lower: Fraction = Fraction(1, 10)
     by_predicate: bool = False
+    fine: int = FINE
 
     width = 1  # one binary value: all cells
 
@@ -85,9 +94,9 @@ class Explaining:
     def steps(self) -> Fraction:
         """How many steps of the grid a lattice unit has: a power of 2, a public one."""
         found = Fraction(1)
-        while self.change * found < FINE:
+        while self.change * found < self.fine:
             found *= 2
-        while self.change * found >= 2 * FINE:
+        while self.change * found >= 2 * self.fine:
             found /= 2
         return found
 

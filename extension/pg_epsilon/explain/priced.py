@@ -13,7 +13,7 @@ from pg_epsilon.choice_parts import Choice, Share, check_bound
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.cells import Layout
-from pg_epsilon.explain.measure import Explaining, Price
+from pg_epsilon.explain.measure import Explaining, Price, fineness
 from pg_epsilon.explain.statement import SUM_MAX, by_cells, by_predicates
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
@@ -88,7 +88,18 @@ def measure_of(request: Request, why: Why, *, by_predicate: bool = False) -> Exp
     confidence = why.comparison.question.confidence
     price = _price(request, why)
     measure = Explaining(
-        why.space, why.kind, why.weights, why.k, change, apart, price, confidence, why.joint, why.lower, by_predicate
+        why.space,
+        why.kind,
+        why.weights,
+        why.k,
+        change,
+        apart,
+        price,
+        confidence,
+        why.joint,
+        why.lower,
+        by_predicate,
+        fineness(_rows(request)),
     )
     check_bound(2 * why.k * measure.search.moved)
     # Scales that do not exist are refused now, before anything is charged.
@@ -131,7 +142,7 @@ def _by_predicate(request: Request, why: Why, layout: Layout) -> bool:
 
     By public bounds alone, before the charge (composition.md §10.3). DP005 where the sums by predicate take more too.
     """
-    rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
+    rows = _rows(request)
     lattice = request.aggregates[0].lattice
     if lattice is not None and rows * lattice.largest > SUM_MAX:
         raise DPError(
@@ -148,3 +159,8 @@ def _by_predicate(request: Request, why: Why, layout: Layout) -> bool:
             "Name fewer columns: attributes => '{age,education}'; or the owner declares max_rows.",
         )
     return True
+
+
+def _rows(request: Request) -> int:
+    """How many rows there are at most, as declared; of several relations, of the largest."""
+    return max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)

@@ -18,7 +18,7 @@ from explain_draws import Labelled
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.cells import RECORD, Found, Layout, added, unpacked
 from pg_epsilon.explain.influence import influences
-from pg_epsilon.explain.measure import FINE, Explaining, Price, core, rows
+from pg_epsilon.explain.measure import FINE, Explaining, Price, core, fineness, rows
 from pg_epsilon.explain.space import Attribute, Space
 from pg_epsilon.explain.table import Row, denominator, sorted_rows
 
@@ -221,6 +221,15 @@ def test_the_grid_costs_a_millionth(change: Fraction) -> None:
     # a power of 2, so that halves and quarters of rows have scores of their own
     top, bottom = how.steps.numerator, how.steps.denominator
     assert top & (top - 1) == bottom & (bottom - 1) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 1000, 2**20, 10**9, 2**30, 2**45])
+def test_no_influence_leaves_the_lattice(rows: int) -> None:
+    """As fine as it goes, because each step is noise: 2^-32 of the sensitivity, where the rows leave room for it."""
+    fine = fineness(rows)
+    assert FINE <= fine <= 2**32
+    assert 2 * fine * rows <= 2**62 or fine == FINE
+    assert fine == 2**32 or 4 * fine * rows >= 2**61
 
 
 @pytest.mark.parametrize(
