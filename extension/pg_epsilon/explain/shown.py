@@ -40,6 +40,7 @@ def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
         "weights": [str(weight) for weight in why.weights[:10]],
         "verdict": comparison.interval.verdict,
         "difference": number(comparison.interval.difference),
+        "rows": number(max(1.0, min(why.counts))) if why.counts else None,  # what averages' shares are divided by too
         "predicates": len(why.space),
         "attributes": [one.name for one in why.space.attributes],
         "left_out": list(why.left_out),
