@@ -186,6 +186,20 @@ def test_several_keys_with_null(cluster: Cluster) -> None:
         assert facts["attributes"] == [name for name in COLUMNS if name != "degree"]
 
 
+def test_columns_that_are_not_tried(cluster: Cluster) -> None:
+    """Those of the keys, of the measure, of its FILTER, and what WHERE fixes."""
+    with cluster.connect("alice") as alice:
+        aggregate = "sum(floor) FILTER (WHERE age >= 30)"
+        where = "degree = ''BSc'' AND note IN (''x'', ''y'')"
+        alice.execute(
+            f"SELECT * FROM dp.dp_group_by('staff', '{{occupation}}', '{{{aggregate}}}', '{where}', epsilon => 2)"
+        )
+        explained(alice, "'{Sales,Tech}', weights => '{1,-1}', constant => -1e6, epsilon => 1")
+        facts = one(alice, "SELECT facts -> 'explain' FROM dp.last_answer")
+    assert facts["attributes"] == [name for name in COLUMNS if name not in ("floor", "age", "degree")]
+    assert facts["left_out"] == ["income"]
+
+
 def test_it_is_paid_once(cluster: Cluster, alice: Connection) -> None:
     """The price is what was asked for, to the last digit; the same again is the stored answer; fresh pays again."""
     call = f"{SALES}, aggregate => 2, k => 3, epsilon => 7.3, {FEW}"

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.explain.space import Attribute
-from pg_epsilon.query.domain import cells, key_domain, key_sql
+from pg_epsilon.query.domain import cells, grid_size, key_domain, key_sql
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.types import MOMENTS, NUMBERS, Kind, type_of
@@ -35,6 +35,13 @@ def attribute(name: str, column: Column, alias: str, relation: str) -> Attribute
     nullable = policy is None or policy.nullable
     found = [*conditions, *([f"{name} IS NULL"] if nullable else []), *([outside] if outside else [])]
     return _attribute(name, found, len(keys), _place(column, alias, keys), f"{alias}.{identifier(column.name)}")
+
+
+def has_many_values(column: Column, most: int) -> bool:
+    """Whether a column has more declared values than that, by bounds alone: without making a list of them."""
+    policy = column.policy
+    listed = policy is None or policy.domain is not None or policy.edges is not None
+    return not listed and (grid_size(column) or 0) > most
 
 
 def public_attribute(name: str, column: Column, sql: str, domain: Sequence[str | None]) -> Attribute:

@@ -9,7 +9,7 @@ from math import comb, prod
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
-from pg_epsilon.explain.attributes import attribute, public_attribute
+from pg_epsilon.explain.attributes import attribute, has_many_values, public_attribute
 from pg_epsilon.explain.column import aggregate
 from pg_epsilon.explain.comparison import Comparison, compile_comparison
 from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
@@ -18,7 +18,7 @@ from pg_epsilon.explain.influence import Kind
 from pg_epsilon.explain.space import Attribute, Space
 from pg_epsilon.explain.statement import Read
 from pg_epsilon.query import members
-from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate
+from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate, parts_of
 from pg_epsilon.query.expression import compile_expression
 from pg_epsilon.query.keys import Key, compile_key
 from pg_epsilon.query.kinds import Head
@@ -210,16 +210,22 @@ def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, 
         columns = [one for one in _columns(head, asked, "attributes") if column_sql(one[0], one[1].name) not in left]
         return tuple(_attribute(head, *one) for one in columns), ()
     found: list[Attribute] = []
-    out: list[Attribute] = []
+    out: list[str] = []
     for item, column in _described(head):
         if column_sql(item, column.name) in left:
+            continue
+        if has_many_values(column, USUAL_VALUES):
+            out.append(_name(head, item, column))
             continue
         try:
             one = _attribute(head, item, column)
         except DPError:  # no domain that is declared: there is nothing that a predicate could test
             continue
-        (found if one.size <= USUAL_VALUES else out).append(one)
-    return tuple(found), tuple(one.name for one in out)
+        if one.size <= USUAL_VALUES:
+            found.append(one)
+        else:
+            out.append(one.name)
+    return tuple(found), tuple(out)
 
 
 def _columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[Item, Column]]:
@@ -237,8 +243,8 @@ def _columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[It
 
 
 def _described(head: Head) -> Iterator[tuple[Item, Column]]:
-    """Columns that may tell something: described ones, and those of public tables, but for what the groups, the
-    measure, the privacy unit or WHERE fix."""
+    """Columns that may tell something: described ones, and those of public tables, but for those of the groups, of the
+    measure and its FILTER, of the privacy unit, and what WHERE fixes."""
     fixed = _fixed(head)
     for item in head.scope.items:
         for column in item.relation.columns.values():
@@ -250,8 +256,8 @@ def _described(head: Head) -> Iterator[tuple[Item, Column]]:
 def _fixed(head: Head) -> set[str]:
     stored = head.releases.stored(release_of(head.document).request_id)
     texts = [members.text(one, "keys") for one in members.items(stored.asked("keys").get("keys"), "keys")]
-    measure = head.document["aggregates"][0]
-    texts += [measure.get("argument")] if isinstance(measure, dict) else []
+    measure = parts_of(head.document["aggregates"][0])
+    texts += [members.text(measure.get("argument"), "argument"), members.text(measure.get("filter"), "filter")]
     found = set(head.source.unit_columns)
     for text in texts:
         if text and text != "*":
@@ -266,12 +272,16 @@ def _fixed(head: Head) -> set[str]:
 
 
 def _attribute(head: Head, item: Item, column: Column) -> Attribute:
-    several = len(head.scope.items) > 1
-    name = written(item.name, column.name) if several else written(column.name)
+    name = _name(head, item, column)
     if not item.relation.public:
         return attribute(name, column, item.sql_alias, item.relation.qualified)
     key = compile_key(written(item.name, column.name), head.scope, head.fold, head.texts)
     return public_attribute(name, column, key.sql, key.domain)
+
+
+def _name(head: Head, item: Item, column: Column) -> str:
+    """As predicates name it: of several relations, with its own."""
+    return written(item.name, column.name) if len(head.scope.items) > 1 else written(column.name)
 
 
 def _space(attributes: Sequence[Attribute], most: int, *, up_to: bool) -> Space:

@@ -93,6 +93,12 @@ def key_sql(column: Column, sql_alias: str = "r") -> str:
     return _text_sql(column, x)
 
 
+def grid_size(column: Column) -> int | None:
+    """How many cells bounds and resolution make of a column, which takes no time; None without such a grid."""
+    grid = _grid(column)
+    return None if grid is None else grid.size
+
+
 def cells(column: Column, x: str) -> tuple[str, str] | None:
     """SQL of (whether a value is within the declared bounds, the number of its key then); None without such a grid."""
     grid = _grid(column)
