@@ -159,8 +159,6 @@ def _rows_of(form: Form) -> float:
 def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
     """DP005 unless the difference is real and has the asked sign (dpxplain.md §0.0)."""
     found = comparison.interval.verdict
-    if comparison.question.expression is not None:
-        raise DPError(SHAPE, "an expression is compared, not explained", "Give weights => '{1,-0.5,-0.5}'.")
     if found == "the other way round":
         raise DPError(
             OUT_OF_RANGE,
