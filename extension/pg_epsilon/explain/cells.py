@@ -7,7 +7,7 @@ or, where by public bounds there could be too many of them, by the statement its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pg_epsilon.explain.influence import Cells
-from pg_epsilon.explain.space import Space
+from pg_epsilon.explain.space import Listed, Space
 
 RECORD = (("cell", ">i8"), ("rows", ">i8"), ("sum", ">i8"))  # of the statement's binary value
 LIMB = 31  # bits: of sums as two numbers of which a float adds up all cells exactly
@@ -49,14 +49,13 @@ class Found:
     cells: Cells
 
     @classmethod
-    def of(cls, inside_rows: Integers, inside_sums: Any, groups: int, first: int) -> Found:
-        """inside_rows, inside_sums: by predicate and group, flat; first: how many predicates there are of the first
-        attributes, of which every row satisfies one."""
+    def of(cls, inside_rows: Integers, inside_sums: Any, groups: int, whole: slice) -> Found:
+        """inside_rows, inside_sums: by predicate and group, flat; whole: lines of which every row is in one."""
         rows, sums = inside_rows.reshape(-1, groups), inside_sums.reshape(-1, groups)
         (places,) = np.nonzero(rows.any(axis=1))
         cells = Cells(
-            [int(one) for one in rows[:first].sum(axis=0)],
-            [int(one) for one in sums[:first].sum(axis=0)],
+            [int(one) for one in rows[whole].sum(axis=0)],
+            [int(one) for one in sums[whole].sum(axis=0)],
             rows[places].astype(object),
             sums[places],
         )
@@ -82,7 +81,7 @@ def unpacked(found: bytes, space: Space, groups: int) -> Found:
         np.concatenate([one for one, _ in inside]),
         np.concatenate([one for _, one in inside]),
         groups,
-        space.ends[0],
+        slice(space.ends[0]),  # every row has one value of the first attributes
     )
 
 
@@ -90,7 +89,21 @@ def added(found: bytes, space: Space, groups: int) -> Found:
     """The same of records by predicate: predicate first, then group."""
     index, rows, sums = _read(found)
     size = len(space) * groups
-    return Found.of(_added(index, rows, size), _added_exactly(index, sums, size), groups, space.ends[0])
+    return Found.of(_added(index, rows, size), _added_exactly(index, sums, size), groups, slice(space.ends[0]))
+
+
+def listed(found: bytes, space: Listed, groups: int) -> Found:
+    """The same of a list, behind which the statement puts what every row satisfies."""
+    index, rows, sums = _read(found)
+    size = (len(space) + 1) * groups
+    whole = Found.of(_added(index, rows, size), _added_exactly(index, sums, size), groups, slice(len(space), None))
+    inside = [one for one in whole.places if one < len(space)]
+    cells = replace(
+        whole.cells,
+        inside_rows=whole.cells.inside_rows[: len(inside)],
+        inside_sums=whole.cells.inside_sums[: len(inside)],
+    )
+    return Found(inside, cells)
 
 
 def _read(found: bytes) -> tuple[Integers, Integers, Integers]:

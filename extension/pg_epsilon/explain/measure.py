@@ -16,7 +16,7 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.influence import Kind, scores
 from pg_epsilon.explain.ranking import Budget, RankSearch, comparisons, top
-from pg_epsilon.explain.space import Space
+from pg_epsilon.explain.space import Listed, Predicates
 from pg_epsilon.explain.table import Row
 from pg_epsilon.noise import NoiseSource
 
@@ -67,7 +67,7 @@ class Explaining:
     Guarantee: the sum of the charges, for one unit with all it owns.
     """
 
-    space: Space
+    space: Predicates
     kind: Kind
     weights: tuple[Fraction, ...]
     k: int
@@ -127,9 +127,13 @@ def core(cells: bytes, how: Explaining, noise: NoiseSource, label: str) -> list[
 
     cells: records of cells.RECORD, private; so are scores: influences on the grid.
     """
-    from pg_epsilon.explain.cells import added, unpacked  # numpy is not on the way of a count
+    from pg_epsilon.explain.cells import added, listed, unpacked  # numpy is not on the way of a count
 
-    found = (added if how.by_predicate else unpacked)(cells, how.space, len(how.weights))
+    groups = len(how.weights)
+    if isinstance(how.space, Listed):
+        found = listed(cells, how.space, groups)
+    else:
+        found = (added if how.by_predicate else unpacked)(cells, how.space, groups)
     points = [0] * len(how.space)
     for place, score in zip(found.places, scores(how.kind, how.weights, found.cells, how.steps), strict=True):
         points[place] = score

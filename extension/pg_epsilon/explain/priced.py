@@ -14,7 +14,8 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.cells import Layout
 from pg_epsilon.explain.measure import Explaining, Price, fineness
-from pg_epsilon.explain.statement import SUM_MAX, by_cells, by_predicates
+from pg_epsilon.explain.space import Space
+from pg_epsilon.explain.statement import SUM_MAX, by_cells, by_list, by_predicates
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
@@ -61,8 +62,7 @@ def choose(request: Request, why: Why) -> Choice:
     DP003 where a row has several units, DP004 without a cap on a user's rows, DP005 for a budget that does not fit, and
     where more than 64 MB could be read.
     """
-    layout = Layout(len(why.weights), tuple(one.size for one in why.space.attributes))
-    by_predicate = _by_predicate(request, why, layout)
+    by_predicate, statement = _read(request, why)
     measure = measure_of(request, why, by_predicate=by_predicate)
     users = request.source.has_user_units
     warnings = [f"at most {request.source.kappa} rows of each unit are looked at (bias unknown)"] if users else []
@@ -74,7 +74,7 @@ def choose(request: Request, why: Why) -> Choice:
         Explained(measure),
         (Statistic(OWNERS),),  # one binary value
         warnings=tuple(warnings),
-        statement=(by_predicates if by_predicate else by_cells)(why.read, why.space, layout),
+        statement=statement,
     )
 
 
@@ -137,8 +137,8 @@ def _units(request: Request) -> int:
     return source.kappa
 
 
-def _by_predicate(request: Request, why: Why, layout: Layout) -> bool:
-    """Whether the statement adds up cells itself, because all that have a row may take more than MOST_BYTES.
+def _read(request: Request, why: Why) -> tuple[bool, str]:
+    """(Whether the statement adds up cells itself, because all that have a row may take more than MOST_BYTES; it).
 
     By public bounds alone, before the charge (composition.md §10.3). DP005 where the sums by predicate take more too.
     """
@@ -150,15 +150,18 @@ def _by_predicate(request: Request, why: Why, layout: Layout) -> bool:
             "a sum over the declared number of rows could leave 64 bits",
             "Use a coarser resolution, or tighter bounds.",
         )
+    if not isinstance(why.space, Space):
+        return False, by_list(why.read, why.space)
+    layout = Layout(len(why.weights), tuple(one.size for one in why.space.attributes))
     if layout.cells <= SUM_MAX and min(rows, layout.cells) * RECORD_BYTES <= MOST_BYTES:
-        return False
+        return False, by_cells(why.read, why.space, layout)
     if len(why.space) * layout.groups * RECORD_BYTES > MOST_BYTES or len(why.space.subsets) > MOST_SUBSETS:
         raise DPError(
             OUT_OF_RANGE,
             "what is read for these predicates could take more than 64 MB",
             "Name fewer columns: attributes => '{age,education}'; or the owner declares max_rows.",
         )
-    return True
+    return True, by_predicates(why.read, why.space, layout)
 
 
 def _rows(request: Request) -> int:

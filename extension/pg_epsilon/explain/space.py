@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations
 from math import prod
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -74,3 +75,28 @@ class Space:
         """The predicate as a condition that can be pasted into a WHERE clause."""
         conditions = [attribute.conditions[value] for attribute, value in self.values(place)]
         return " AND ".join(conditions)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Predicates that the asker named: any conditions, of which a row may satisfy several, or none.
+
+    texts: as they are shown; conditions: the same as validated SQL.
+    """
+
+    texts: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+    attributes: ClassVar[tuple[Attribute, ...]] = ()
+    most: ClassVar[int] = 1
+    up_to: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def text(self, place: int) -> str:
+        """The predicate of this place."""
+        return self.texts[place]
+
+
+Predicates = Space | Listed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pg_epsilon.explain.cells import Layout
-from pg_epsilon.explain.space import Attribute, Space
+from pg_epsilon.explain.space import Attribute, Listed, Space
 from pg_epsilon.query.keys import Key
 from pg_epsilon.query.literals import quote
 from pg_epsilon.query.source import Source
@@ -58,7 +58,7 @@ def by_cells(read: Read, space: Space, layout: Layout) -> str:
     (composition.md §2.3). One scan.
     """
     names = _names(space)
-    cell = f"SELECT {layout.number('g', names)} AS c, v FROM ({_rows(read, space, names)}) AS q"
+    cell = f"SELECT {layout.number('g', names)} AS c, v FROM ({_rows(read, space.attributes, names)}) AS q"
     return _record(f"SELECT c, count(*) AS n, {_total(read)} AS s FROM ({cell}) AS u GROUP BY c")
 
 
@@ -72,18 +72,27 @@ def by_predicates(read: Read, space: Space, layout: Layout) -> str:
         places.append(f"({start}::pg_catalog.int8 + {number}) * {layout.groups} + g")
         start = end
     columns = ", ".join(["g", *names])
-    counted = f"SELECT {columns}, count(*) AS n, sum(v) AS v FROM ({_rows(read, space, names)}) AS q GROUP BY {columns}"
+    counted = f"SELECT {columns}, count(*) AS n, sum(v) AS v FROM ({_rows(read, space.attributes, names)}) AS q GROUP BY {columns}"
     each = f"SELECT pg_catalog.unnest(ARRAY[{', '.join(places)}]) AS c, n, v FROM ({counted}) AS p"
     return _record(f"SELECT c, sum(n)::pg_catalog.int8 AS n, {_total(read)} AS s FROM ({each}) AS u GROUP BY c")
+
+
+def by_list(read: Read, space: Listed) -> str:
+    """The same of named predicates: each row once for every one that it satisfies, and once more for all of them."""
+    arms = ", ".join(f"CASE WHEN {one} THEN {place} END" for place, one in enumerate(space.conditions))
+    held = Attribute("held", (), f"ARRAY[{arms}, {len(space)}]::pg_catalog.int4[]")
+    places = f"SELECT g, v, pg_catalog.unnest(a1) AS p FROM ({_rows(read, [held], ['a1'])}) AS q"
+    cell = f"SELECT p * {len(read.groups)}::pg_catalog.int8 + g AS c, v FROM ({places}) AS r WHERE p IS NOT NULL"
+    return _record(f"SELECT c, count(*) AS n, {_total(read)} AS s FROM ({cell}) AS u GROUP BY c")
 
 
 def _names(space: Space) -> list[str]:
     return [f"a{place}" for place in range(1, len(space.attributes) + 1)]
 
 
-def _rows(read: Read, space: Space, names: Sequence[str]) -> str:
+def _rows(read: Read, attributes: Sequence[Attribute], names: Sequence[str]) -> str:
     """g, the place of each attribute's value, and v, of each row that counts; every place is found once a row."""
-    columns = [f"{read.group} AS g", *_named(space.attributes, names)]
+    columns = [f"{read.group} AS g", *_named(attributes, names)]
     columns.append(f"({read.value or '0'})::pg_catalog.int8 AS v")
     rows, source = f"FROM {read.source.sql}{read.conditions}", read.source
     if not source.has_user_units:

@@ -15,7 +15,7 @@ from pg_epsilon.explain.comparison import Comparison, compile_comparison
 from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 from pg_epsilon.explain.groups import Keys
 from pg_epsilon.explain.influence import Kind
-from pg_epsilon.explain.space import Attribute, Space
+from pg_epsilon.explain.space import Attribute, Listed, Predicates, Space
 from pg_epsilon.explain.statement import Read
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate, parts_of
@@ -31,9 +31,10 @@ from pg_epsilon.query.schema import Column, written
 from pg_epsilon.query.types import Item
 
 COMPARED = frozenset({"groups", "weights", "constant", "aggregate", "confidence", "simultaneous"})
-MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "anyway", "options"}
+MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "predicates", "anyway", "options"}
 OPTIONS = frozenset({"split", "lower", "joint"})
 MOST_PREDICATES = 1_000_000
+MOST_LISTED = 1_000  # conditions that each row is tried with
 MOST_PICKS = 100
 MOST_ATTRIBUTES = 64
 USUAL_VALUES = 1_000  # attributes with more are looked at only where they are named
@@ -55,7 +56,7 @@ class Why:
     read: Read
     bounds: tuple[Fraction, Fraction]
     step: Fraction
-    space: Space
+    space: Predicates
     k: int
     left_out: tuple[str, ...]
     anyway: bool
@@ -69,6 +70,7 @@ class Why:
             "comparison": self.comparison.canonical(),
             "attributes": [[one.name, one.sql, list(one.conditions)] for one in self.space.attributes],
             "size": [self.space.most, self.space.up_to],
+            "listed": [self.space.texts, self.space.conditions] if isinstance(self.space, Listed) else None,
             "k": self.k,
             "split": [str(part) for part in (*self.split, self.lower)],
             "joint": self.joint,
@@ -102,9 +104,8 @@ def compile_why(head: Head) -> Why:
     anyway = _flag(asked, "anyway")
     _check_verdict(comparison, anyway=anyway)
     keys, groups, weights = _groups(head, comparison)
-    attributes, left_out = _attributes(head, asked)
     k, options = _whole(asked, "k", 5, MOST_PICKS), _options(asked)
-    space = _space(attributes, _whole(asked, "l", 1, MOST_ATTRIBUTES), up_to=_flag(asked, "up_to"))
+    space, left_out = _predicates(head, asked)
     if k > len(space):
         raise DPError(OUT_OF_RANGE, f"k is at most {len(space)}, the number of predicates", f"k => {len(space)}")
     explained = head.aggregates[0]
@@ -199,6 +200,22 @@ def _groups(
         for number, _ in chosen
     )
     return keys, groups, tuple(weight for _, weight in chosen)
+
+
+def _predicates(head: Head, asked: Mapping[str, Any]) -> tuple[Predicates, tuple[str, ...]]:
+    """(what is tried, which columns have too many values to be tried unasked): the asker's own list, or a space."""
+    most, up_to = _whole(asked, "l", 1, MOST_ATTRIBUTES), _flag(asked, "up_to")
+    if asked.get("predicates") is None:
+        attributes, left_out = _attributes(head, asked)
+        return _space(attributes, most, up_to=up_to), left_out
+    if asked.get("attributes") is not None or asked.get("leave_out") is not None or most > 1 or up_to:
+        hint = "predicates => ARRAY['age > 40', 'sex = ''f'' OR remote'] names all that is tried."
+        raise DPError(SHAPE, "predicates stand alone: without attributes, leave_out, l and up_to", hint)
+    texts = [members.text(one, "predicates") or "" for one in members.items(asked["predicates"], "predicates")]
+    if not 1 <= len(texts) <= MOST_LISTED or len(set(texts)) < len(texts):
+        what = f"predicates has {len(texts)} items" if len(set(texts)) == len(texts) else "predicates names one twice"
+        raise DPError(OUT_OF_RANGE, what, f"Name from 1 to {MOST_LISTED} different conditions.")
+    return Listed(tuple(texts), tuple(members.condition(one, head.scope, head.fold).sql for one in texts)), ()
 
 
 def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
