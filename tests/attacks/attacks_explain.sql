@@ -71,3 +71,19 @@ SELECT * FROM dp_explain_difference('{f,m}', weights => '{NaN,1}', anyway => tru
 SELECT * FROM dp_group_by('people', '{sex}', epsilon => 0.01)
 ---
 SELECT dp_query(jsonb_set(dp_explain_difference_request('f', 'm', anyway => true, epsilon => 0.011), '{where}', '"1 / (age - 37) = 1"')) -> 'explain'
+== explain, a predicate that divides | all DP003/DP005 | charged <=1
+SELECT * FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('f', 'm', predicates => ARRAY['1 / (age - 37) = 1'], anyway => true, epsilon => 0.01)
+== explain, a predicate that reads | all DP003/DP005/42501 | charged <=1
+SELECT * FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('f', 'm', predicates => ARRAY['age = (SELECT max(age) FROM people)'], anyway => true, epsilon => 0.01)
+== explain, a predicate that closes the list | all DP003/DP005/42601 | charged <=1
+SELECT * FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('f', 'm', predicates => ARRAY['true THEN 0 END]) FROM people --'], anyway => true, epsilon => 0.01)
+== explain, a predicate of one row | all ok/DP005 | charged <=2
+SELECT * FROM dp_group_by('people', '{sex}', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('f', 'm', k => 1, predicates => ARRAY['age = 37 AND city = ''%'''], anyway => true, epsilon => 0.01)

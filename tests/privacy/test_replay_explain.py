@@ -29,6 +29,7 @@ def why(first: int, call: str, more: str) -> str:
 
 STAGES = "'{red,green}', '{1,-1}', -1e6"
 FEW = "attributes => '{ward,insured}'"
+OWN = "predicates => ARRAY['age > 40 OR insured', 'age < 60', 'ward = ''north''']"
 SKUS = "'{s1,s2}', '{1,-1}', -1e6"
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
@@ -39,12 +40,13 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", why(0, STAGES, "aggregate => 3, k => 3, l => 2, epsilon => 0.5")),
         (A, "direct", why(0, STAGES, f"k => 2, l => 2, up_to => true, epsilon => 1, {FEW}")),
         (A, "direct", why(0, "'{red,green,amber}', '{2,-1,0}', -1e6", f"aggregate => 2, epsilon => 1, {FEW}")),
+        (A, "direct", why(0, STAGES, f"aggregate => 2, k => 2, epsilon => 1, {OWN}")),
         (A, "DP005", why(0, STAGES, f"k => 40, epsilon => 1, {FEW}")),
         (A, "DP005", why(0, "'{red,green}', '{1,-1}', 1e6", "epsilon => 1")),
         (A, "DP001", why(0, STAGES, "epsilon => 50")),
         (B, "42501", why(0, STAGES, "epsilon => 1")),
         (A, "direct", "dp_group_by('audit.pay', '{stage,insured}', '{count(*)}', 'age < 70', epsilon => 0.5)"),
-        (A, "direct", why(11, "'{{red,t},{green,NULL}}', '{1,-1}', -1e6", "k => 4, epsilon => 1")),
+        (A, "direct", why(12, "'{{red,t},{green,NULL}}', '{1,-1}', -1e6", "k => 4, epsilon => 1")),
     ],
     "trade": [
         (
@@ -54,6 +56,7 @@ SESSIONS: dict[str, list[Question]] = {
         ),
         (A, "direct", why(0, SKUS, "k => 3, epsilon => 2")),
         (A, "direct", why(0, SKUS, "aggregate => 2, k => 2, epsilon => 2, attributes => '{qty}'")),
+        (A, "direct", why(0, SKUS, "k => 1, epsilon => 2, predicates => ARRAY['qty > 1', 'price >= 2 OR qty = 0']")),
     ],
     "lab": [
         (A, "direct", "dp_group_by('audit.sample', '{lab}', '{count(*),avg(batch)}', rho => 0.02)"),

@@ -280,6 +280,13 @@ REFUSED = [
     (f"{SALES}, aggregate => 2, rho => 1, {FEW}", "DP005", "epsilon instead of rho"),
     (f"{SALES}, aggregate => 2, epsilon => 1e-18, {FEW}", "DP005", "too small"),
     ("'{Sales,Tech}', weights => '{1}'", "DP003", "weights"),
+    (f"{SALES}, aggregate => 2, predicates => '{{age > 40}}', l => 2", "DP003", "predicates stand alone"),
+    (f"{SALES}, aggregate => 2, predicates => '{{age > 40}}', {FEW}", "DP003", "predicates stand alone"),
+    (f"{SALES}, aggregate => 2, predicates => '{{age > 40,age > 40}}'", "DP005", "names one twice"),
+    (f"{SALES}, aggregate => 2, predicates => '{{}}'", "DP005", "predicates has 0 items"),
+    (f"{SALES}, aggregate => 2, predicates => '{{age > 40}}', k => 2", "DP005", "k is at most 1"),
+    (f"{SALES}, aggregate => 2, predicates => '{{1 / age > 0}}'", "DP003", ""),
+    (f"{SALES}, aggregate => 2, predicates => ARRAY['EXISTS (SELECT FROM staff)']", "DP003", ""),
 ]
 
 
@@ -397,6 +404,23 @@ def test_conjunctions_are_of_different_columns(alice: Connection) -> None:
     names = [sorted(part.lstrip("(").split(" ")[0] for part in text) for text in parts]
     assert sorted(map(len, names)) == [1] * 12 + [2] * 48
     assert all(len(set(own)) == len(own) and set(own) <= {"degree", "sex", "age"} for own in names)
+
+
+def test_predicates_of_ones_own(cluster: Cluster, alice: Connection) -> None:
+    """Overlapping ones, with OR, on the measure and on columns with many values: as written, with their true shares."""
+    own = ["degree = 'MSc' OR age < 30", "income > 800", "NOT remote", "grade IS NULL AND load < 1", "id = 7 OR id = 8"]
+    call = f"{SALES}, aggregate => 2, epsilon => 40, {SURE}, options => '{{\"split\": [0.01, 1, 0.01]}}'"
+    sql = f"SELECT * FROM dp.dp_explain_difference({call}, k => 4, predicates => %s)"
+    with no_charge(cluster), refused("DP004", "id"):  # nothing is declared of it
+        alice.execute(sql, [own])
+    rows = alice.execute(sql, [own[:4]]).fetchall()
+    assert sorted(row[0] for row in rows) == sorted(own[:4])
+    for text, share, low, high, *_ in rows:
+        assert low <= share <= high
+        assert low <= truth(cluster, text) <= high, text
+        assert high - low < 0.15
+    facts = one(alice, "SELECT facts -> 'explain' FROM dp.last_answer")
+    assert (facts["predicates"], facts["attributes"]) == (4, [])
 
 
 def test_more_cells_than_can_be_read_are_added_up_first(cluster: Cluster) -> None:

@@ -72,7 +72,8 @@ def by_predicates(read: Read, space: Space, layout: Layout) -> str:
         places.append(f"({start}::pg_catalog.int8 + {number}) * {layout.groups} + g")
         start = end
     columns = ", ".join(["g", *names])
-    counted = f"SELECT {columns}, count(*) AS n, sum(v) AS v FROM ({_rows(read, space.attributes, names)}) AS q GROUP BY {columns}"
+    rows = f"({_rows(read, space.attributes, names)}) AS q"
+    counted = f"SELECT {columns}, count(*) AS n, sum(v) AS v FROM {rows} GROUP BY {columns}"
     each = f"SELECT pg_catalog.unnest(ARRAY[{', '.join(places)}]) AS c, n, v FROM ({counted}) AS p"
     return _record(f"SELECT c, sum(n)::pg_catalog.int8 AS n, {_total(read)} AS s FROM ({each}) AS u GROUP BY c")
 

@@ -16,10 +16,10 @@ import pytest
 from explain_draws import Labelled
 
 from pg_epsilon.explain import sensitivity
-from pg_epsilon.explain.cells import RECORD, Found, Layout, added, unpacked
+from pg_epsilon.explain.cells import RECORD, Found, Layout, added, listed, unpacked
 from pg_epsilon.explain.influence import influences
 from pg_epsilon.explain.measure import FINE, Explaining, Price, core, fineness, rows
-from pg_epsilon.explain.space import Attribute, Space
+from pg_epsilon.explain.space import Attribute, Listed, Space
 from pg_epsilon.explain.table import Row, denominator, sorted_rows
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures/explain/tables.json"
@@ -183,6 +183,27 @@ def test_marginals_are_what_counting_rows_gives(most: int, up_to: bool, scale: i
     assert (same.cells.inside_rows == found_.cells.inside_rows).all()
     assert (same.cells.inside_sums == found_.cells.inside_sums).all()
     assert type(found_.cells.inside_sums[0, 0]) is int and type(found_.cells.inside_rows[0, 0]) is int
+
+
+def test_a_list_has_what_all_rows_are_behind_it() -> None:
+    """Overlapping predicates, one that no row satisfies, and rows that satisfy none."""
+    rng = np.random.default_rng(20261127)
+    space = Listed(("a", "b", "never", "c"), ("a", "b", "never", "c"))
+    expected = {(place, group): (0, 0) for place in range(5) for group in range(2)}
+    for _ in range(300):
+        group, value = int(rng.integers(0, 2)), int(rng.integers(-(2**31), 2**31))
+        for place in [one for one in (0, 1, 3) if rng.random() < 0.4] + [4]:
+            number, total = expected[place, group]
+            expected[place, group] = number + 1, total + value
+    records = [(place * 2 + group, *both) for (place, group), both in expected.items() if both[0]]
+    made = listed(np.array(records, np.dtype(list(RECORD))).tobytes(), space, 2)
+    assert made.places == [0, 1, 3]
+    for group in range(2):
+        assert (made.cells.rows[group], made.cells.sums[group]) == expected[4, group]
+        assert [at(made, place, group) for place in range(4)] == [expected[place, group] for place in range(4)]
+    assert made.cells.inside_rows.shape == made.cells.inside_sums.shape == (3, 2)
+    assert listed(b"", space, 2).places == []
+    assert [space.text(place) for place in range(len(space))] == ["a", "b", "never", "c"]
 
 
 def at(found: Found, place: int, group: int) -> tuple[int, int]:
