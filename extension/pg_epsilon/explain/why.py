@@ -306,9 +306,12 @@ def _space(attributes: Sequence[Attribute], most: int, *, up_to: bool) -> Space:
         said = f"{many} columns may be tested here" if many else "no column may be tested here"
         hint = "The owner describes columns: dp.describe_column(..., domain => ARRAY[...])."
         raise DPError(OUT_OF_RANGE, f"l is {most}, and {said}", f"l => {many}" if many else hint)
+    if many > MOST_ATTRIBUTES:
+        hint = "Name those that may matter: attributes => '{age,education}'."
+        raise DPError(OUT_OF_RANGE, f"{many} columns could be tested, more than {MOST_ATTRIBUTES}", hint)
     sizes = range(1 if up_to else most, most + 1)
     size = sum(_products([one.size for one in attributes], most)[n] for n in sizes)
-    if many > MOST_ATTRIBUTES or size > MOST_PREDICATES or sum(comb(many, n) for n in sizes) > MOST_PREDICATES:
+    if size > MOST_PREDICATES or sum(comb(many, n) for n in sizes) > MOST_PREDICATES:
         raise DPError(
             OUT_OF_RANGE,
             f"{size} predicates, more than {MOST_PREDICATES}",
