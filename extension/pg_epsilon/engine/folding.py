@@ -9,7 +9,7 @@ from typing import Any
 from pg_epsilon.engine.failures import sqlstate_of
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.expression import FoldError
-from pg_epsilon.query.types import Fixed
+from pg_epsilon.query.types import Fixed, Textual
 
 CANCEL = "57014"
 
@@ -50,14 +50,11 @@ class Folding:
             if len(expressions) == 1 and isinstance(expressions[0], Fixed):
                 return self._fixed(expressions[0])
             order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
-            # each is computed once: some look into catalogs
-            asked = ", ".join(f"({e}) AS x{i}" for i, e in enumerate(expressions))
-            columns = ", ".join(f"pg_typeof(x{i})::text AS t{i}, x{i}::text AS v{i}" for i in range(len(expressions)))
             try:
                 with self._undone():
                     style, zone = settings.get("IntervalStyle") or "postgres", settings.get("TimeZone") or "UTC"
                     self._set(f"ISO, {order}", str(style), str(zone))
-                    found = self._run(f"SELECT {columns} FROM (SELECT {asked} OFFSET 0) AS c")[0]
+                    found = self._run(_query(expressions))[0]
                     self._set("ISO, YMD", "iso_8601", "UTC")
                     return [self._in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
             except Exception as error:
@@ -81,6 +78,16 @@ class Folding:
     def _set(self, dates: str, intervals: str, zone: str) -> None:
         """What the texts of moments and intervals depend on, by one statement."""
         self._execute(_SETTINGS, ["text"] * 3, [dates, intervals, zone])
+
+
+def _query(expressions: Sequence[str]) -> str:
+    """One row of the constants' texts, v0, v1, …, and of the names of their types, t0, t1, …"""
+    if len(expressions) == 1 and isinstance(expressions[0], Textual):
+        return f"SELECT {expressions[0]} AS v0, 'text' AS t0"
+    # each is computed once: some look into catalogs
+    asked = ", ".join(f"({e}) AS x{i}" for i, e in enumerate(expressions))
+    columns = ", ".join(f"pg_typeof(x{i})::text AS t{i}, x{i}::text AS v{i}" for i in range(len(expressions)))
+    return f"SELECT {columns} FROM (SELECT {asked} OFFSET 0) AS c"
 
 
 def _fold_error(error: Exception) -> Exception:

@@ -15,7 +15,7 @@ from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.context import Context
 from pg_epsilon.query.literals import as_text, fold_term, identifier, quote, untyped
 from pg_epsilon.query.parse import ast, enums
-from pg_epsilon.query.types import Fixed, Kind, Term, type_by_oid
+from pg_epsilon.query.types import Fixed, Kind, Term, Textual, type_by_oid
 
 # STABLE for the sake of TimeZone, DateStyle or a type's output: functions of operands and of the asker's settings.
 _STABLE = frozenset(
@@ -41,10 +41,11 @@ _OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnam
 # The oid of its type, the bytes of its text, which the type's own output alone makes (a cast to text would cut off
 # what char(n) is padded with; NULL has none), and of a text that is not too long the text itself.
 _TYPE_SIZE_TEXT = (
-    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ', s, ' ', CASE WHEN s <= {most}"
-    " AND pg_catalog.pg_typeof(x) = 'pg_catalog.text'::pg_catalog.regtype THEN pg_catalog.concat(x) END)"
-    " FROM (SELECT x, CASE WHEN x IS NOT NULL THEN pg_catalog.octet_length(pg_catalog.concat(x)) END AS s"
-    " FROM (SELECT {sql} AS x) AS c) AS d)"
+    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ',"
+    " CASE WHEN x IS NOT NULL THEN pg_catalog.octet_length(pg_catalog.concat(x)) END, ' ',"
+    " CASE WHEN pg_catalog.pg_typeof(x) = 'pg_catalog.text'::pg_catalog.regtype"
+    " AND pg_catalog.octet_length(pg_catalog.concat(x)) <= {most} THEN pg_catalog.concat(x) END)"
+    " FROM (SELECT {sql} AS x OFFSET 0) AS c)"
 )
 
 
@@ -137,7 +138,7 @@ def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> 
 
 def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
     """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
-    found = ctx.folded(_TYPE_SIZE_TEXT.format(sql=sql, most=MAX_VALUE), node, "the constant")
+    found = ctx.folded(Textual(_TYPE_SIZE_TEXT.format(sql=sql, most=MAX_VALUE)), node, "the constant")
     oid, size, text = (found or "0  ").split(" ", 2)
     type_ = type_by_oid(int(oid))
     if type_ is None:

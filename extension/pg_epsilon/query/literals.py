@@ -20,6 +20,7 @@ from pg_epsilon.query.types import (
     UNKNOWN,
     Kind,
     Term,
+    Textual,
     Type,
 )
 
@@ -139,7 +140,7 @@ def fold_term(ctx: Context, node: Any, term: Term) -> Term:
     """Replace a constant expression by the constant that PostgreSQL computes."""
     padded = term.type.name == BPCHAR.name  # a cast would cut the padding off, which octet_length and LIKE see
     text = f"pg_catalog.textin(pg_catalog.bpcharout({term.sql}))" if padded else as_text(term.sql, term.kind)
-    value = ctx.folded(text, node, "the constant")
+    value = ctx.folded(Textual(text), node, "the constant")
     return literal(term.type, from_text(ctx, node, value, term.kind))
 
 

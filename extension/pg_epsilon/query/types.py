@@ -28,6 +28,10 @@ class Fixed(str):
         return found
 
 
+class Textual(str):
+    """SQL of a text, under the settings of whoever asks: nobody needs to ask PostgreSQL for its type."""
+
+
 class FoldError(Exception):
     """What a Fold raises when PostgreSQL refuses one of the constants: the analyst's own mistake, never about a row."""
 
