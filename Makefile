@@ -74,7 +74,7 @@ test-drivers: dev sql ## real drivers: JDBC, ODBC, SQLAlchemy, node, pgcli, pgAd
 test-timescale: ## hypertables of a real TimescaleDB, on Debian 13 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie bash -c 'scripts/env.sh && scripts/env.sh "postgresql-$$(scripts/paths.py pg-version)-timescaledb" && make sql && scripts/test.sh --timescale'
 
-demo: dev sql ## real data, two analysts, a guided psql session through the proxy
+demo: dev sql ## real data, three analysts, a guided psql session through the proxy
 	@/usr/bin/python3 demo/demo.py start
 
 demo-stop: ## stop what `make demo` started
