@@ -11,9 +11,13 @@ import nbformat
 import pytest
 from test_documents_true import untrue
 
-from fix_notebook import MOST_BYTES, NOTEBOOK, ROOT, charged, faults, read, untold
+from fix_notebook import MOST_BYTES, NOTEBOOK, ROOT, charged, faults, read, said, untold
 
 Cell = nbformat.NotebookNode
+
+
+def of(notebook: nbformat.NotebookNode, name: str) -> Cell:
+    return next(cell for cell in notebook.cells if cell.id == name)
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +28,7 @@ def kept() -> nbformat.NotebookNode:
 def test_what_is_kept_is_whole(kept: nbformat.NotebookNode) -> None:
     assert faults(kept) == []
     assert untold(kept) == []
+    assert re.search(r"^Doctorate and Prof-school +cannot tell ", said(of(kept, "compare")), re.M), "the text says so"
     assert NOTEBOOK.stat().st_size < MOST_BYTES
 
 
@@ -45,10 +50,6 @@ def test_what_it_names_exists(kept: nbformat.NotebookNode) -> None:
 def test_documents_lead_to_it() -> None:
     assert "](docs/notebook.ipynb)" in (ROOT / "README.md").read_text()
     assert "](notebook.ipynb)" in (ROOT / "docs/explain.md").read_text()
-
-
-def of(notebook: nbformat.NotebookNode, name: str) -> Cell:
-    return next(cell for cell in notebook.cells if cell.id == name)
 
 
 def says(text: str) -> Callable[[nbformat.NotebookNode], object]:
