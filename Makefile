@@ -1,7 +1,7 @@
 # The only front door. `make help` lists the targets; the work is in scripts/ and demo/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev sql lint check quick test pins test-thorough test-thorough-here test-all steady test-pg17 test-other test-versions test-versions-here base-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop bench clean distclean
+.PHONY: help dev sql lint check quick test pins test-thorough test-thorough-here test-all steady test-pg17 test-other test-versions test-versions-here base-other test-bare test-user test-drivers test-timescale test-pg-upgrade demo demo-stop notebook bench clean distclean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
@@ -35,6 +35,7 @@ test-thorough-here: dev sql ## the thorough tier of the tests (tests/thorough.tx
 	@scripts/test.sh --thorough
 
 test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits (PART=privacy for one folder, at most 90 minutes)
+	@scripts/notebook.sh --packages
 	@scripts/test.sh --all
 
 steady: ## make test three times in clean clones, on a machine made unkind: a table of failures by test (N=8 TESTS="tests/sql")
@@ -74,11 +75,14 @@ test-drivers: dev sql ## real drivers: JDBC, ODBC, SQLAlchemy, node, pgcli, pgAd
 test-timescale: ## hypertables of a real TimescaleDB, on Debian 13 (in a chroot, unless this is one; needs root)
 	@scripts/chroot.sh trixie bash -c 'scripts/env.sh && scripts/env.sh "postgresql-$$(scripts/paths.py pg-version)-timescaledb" && make sql && scripts/test.sh --timescale'
 
-demo: dev sql ## real data, two analysts, a guided psql session through the proxy
+demo: dev sql ## real data, three analysts, a guided psql session through the proxy
 	@/usr/bin/python3 demo/demo.py start
 
 demo-stop: ## stop what `make demo` started
 	@/usr/bin/python3 demo/demo.py stop
+
+notebook: demo ## start the demo afresh, execute docs/notebook.ipynb against it, keep the outputs in the file
+	@scripts/notebook.sh
 
 bench: ## all benchmarks (tables, and build/bench/*.json); make bench-NAME runs one, for example bench-core
 	@for file in tests/benchmarks/bench_*.py; do name=$${file##*/bench_}; $(MAKE) --no-print-directory bench-$${name%.py} || exit 1; done

@@ -23,7 +23,7 @@ from guided import Session, read
 
 HERE = Path(__file__).resolve().parent
 PRIVATE, FACADE, TEMPLATE = "census", "census_facade", "census_rows"
-OWNER, ANALYSTS = "census_owner", ("alice", "bob")
+OWNER, ANALYSTS = "census_owner", ("alice", "bob", "carol")
 ROWS = 48842
 PROXY_CONFIG = """\
 [listen]
@@ -56,6 +56,7 @@ class Demo:
         say(f"PostgreSQL {self.cluster.paths.pg_version}: a cluster of its own in {self.cluster.directory}")
         self.cluster.create()
         self.cluster.start()
+        self.make_roles()
         self.load()
         say("the extension, its roles and its channel, in a fresh private database with a full budget")
         self.make_private()
@@ -77,18 +78,22 @@ class Demo:
         proxy, server = self.stop_proxy(), self.cluster.stop()
         print("make demo-stop: OK (" + ("stopped" if proxy or server else "nothing was running") + ")")
 
+    def make_roles(self) -> None:
+        """The owner and the analysts: those that are missing, because an older demo's cluster may lack one."""
+        there = self.cluster.psql("postgres", "SELECT rolname FROM pg_roles").splitlines()
+        for role in (OWNER, *ANALYSTS):
+            if role not in there:
+                # The password in the server's log would be no secret: as a verifier, which is what the server keeps.
+                self.cluster.psql("postgres", f"CREATE ROLE {role} LOGIN PASSWORD '{self.verifier(role)}'")
+
     def load(self) -> None:
-        """Once: the analysts and the owner, and a database with the table and its rows, to copy from."""
+        """Once: a database with the table and its rows, to copy from."""
         if self.cluster.psql("postgres", f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}' AND datistemplate"):
             return
         self.cluster.psql("postgres", f"ALTER ROLE {SUPERUSER} PASSWORD '{self.verifier(SUPERUSER)}'")
         say(f"loading UCI Adult: {ROWS:,} people")
         rows = gzip.decompress((HERE / "data/adult.csv.gz").read_bytes())
         self.cluster.psql("postgres", f"DROP DATABASE IF EXISTS {TEMPLATE}")
-        for role in (OWNER, *ANALYSTS):
-            # The password in the server's log would be no secret: as a verifier, which is what the server keeps.
-            verifier = self.verifier(role)
-            self.cluster.psql("postgres", f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN PASSWORD '{verifier}'")
         self.cluster.psql("postgres", f"CREATE DATABASE {TEMPLATE}")
         self.cluster.psql(TEMPLATE, (HERE / "schema.sql").read_text())
         self.cluster.psql(TEMPLATE, "", command="\\copy adult FROM pstdin CSV HEADER", data=rows)

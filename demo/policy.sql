@@ -17,10 +17,12 @@ CALL dp.describe_column('public.adult', 'marital_status', nullable => false, dom
 CALL dp.describe_column('public.adult', 'sex', nullable => false, domain => ARRAY['Female', 'Male']);
 CALL dp.describe_column('public.adult', 'income', nullable => false, domain => ARRAY['<=50K', '>50K']);
 
--- Analysts see the table's shape, and may ask. Alice has a quarter of the budget, Bob less.
+-- Analysts see the table's shape, and may ask. Alice has a quarter of the budget, Bob less; Carol's part is for
+-- docs/notebook.ipynb.
 CALL dp.publish('public.adult');
 CALL dp.allot('alice', 'people', epsilon => 1);
 CALL dp.allot('bob', 'people', epsilon => 0.5);
+CALL dp.allot('carol', 'people', epsilon => 1);
 
 -- A synthetic copy, adult_syn, which everybody may read: noisy counts of columns and pairs of columns, paid for by
 -- dp_planner, and rows drawn from those.

@@ -12,19 +12,6 @@ packages() {
   need chromium chromium-driver
 }
 
-# Python packages that the tests import.
-imports() {
-  local venv stamp wanted
-  venv=$(paths venv)
-  stamp=$venv/.pg_epsilon_drivers
-  wanted=$(cat "$ROOT"/{pyproject.toml,scripts/pins/dev.txt} | sha256sum)
-  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
-  step "installing the Python packages of the driver tests"
-  pinned dev "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,drivers]" ||
-    die "pip could not install the Python packages" "Its message is above; then run this again."
-  printf '%s\n' "$wanted" >"$stamp"
-}
-
 # node-pg, pg-cursor, postgres.js: exactly what the lock file names.
 modules() {
   local folder=$ROOT/tests/drivers/node stamp wanted
@@ -40,7 +27,7 @@ modules() {
 cd "$ROOT"
 packages
 exec 9>"$(paths runtime)/.lock" && flock 9  # two makes at once: the second waits, then finds all done
-imports
+extra drivers "the driver tests"
 for name in pgcli pgadmin; do
   program "$name" "$ROOT/.venv-drivers/$name" || die "pip could not install $name" "Its message is above; then run this again."
 done

@@ -37,6 +37,20 @@ pinned() {
     retry limited "${@:2}")
 }
 
+# extra NAME WHAT: the Python packages of that extra of pyproject.toml, in the project's environment, for WHAT. A second
+# when nothing is missing.
+extra() {
+  local venv stamp wanted
+  venv=$(paths venv)
+  stamp=$venv/.pg_epsilon_$1
+  wanted=$(cat "$ROOT"/{pyproject.toml,scripts/pins/dev.txt} | sha256sum)
+  [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+  step "installing the Python packages of $2"
+  pinned dev "$venv/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT[dev,$1]" ||
+    die "pip could not install the Python packages" "Its message is above; then run this again."
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
 # Programs that lint and tests run: each in an environment of its own, because what they require contradicts ours.
 declare -A PROGRAMS=([pgspot]="pgspot==0.9.4" [pgcli]="pgcli==4.7.* psycopg[binary]==3.3.*" [pgadmin]="pgadmin4==9.18")
 

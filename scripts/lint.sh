@@ -4,7 +4,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cd "$ROOT"
 bin=$(paths venv)/bin
-code=(extension proxy scripts demo tests)
+code=(extension proxy scripts demo tests docs/notebook.ipynb)
 failed=()
 check() { # NAME COMMAND...
   step "$1"

@@ -24,7 +24,7 @@ freeze() {
 
 freeze_all() { # FOLDER
   local name words
-  freeze "$1" dev -e ".[dev,drivers]"
+  freeze "$1" dev -e ".[dev,drivers,notebook]"
   for name in "${!PROGRAMS[@]}"; do
     read -ra words <<<"${PROGRAMS[$name]}"
     freeze "$1" "$name" "${words[@]}"

@@ -24,7 +24,7 @@ workers=(-n 2 --dist loadfile --no-loadscope-reorder)
 case ${1:-} in
   --check)
     name="make check" minutes=${TEST_MINUTES:-10} budget=60 what=(-m "not slow and not thorough and not long" tests/unit)
-    "$venv/bin/ruff" check extension proxy scripts demo tests
+    "$venv/bin/ruff" check extension proxy scripts demo tests docs/notebook.ipynb
     "$venv/bin/mypy"
     ;;
   --quick) name="make quick" minutes=${TEST_MINUTES:-15} budget=120 what=(-m "not slow and not thorough" --quick)
