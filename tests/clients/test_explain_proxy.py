@@ -96,3 +96,26 @@ def test_what_the_last_release_is(alice: Connection) -> None:
 def test_refusals(stack: Stack, alice: Connection, sql: str, sqlstate: str, words: str) -> None:
     with no_charge(stack.cluster), refused(sqlstate, words):
         alice.execute(sql)
+
+
+def test_from_what_was_paid(stack: Stack) -> None:
+    """Two grouped answers, and why they differ, free: by a parameter too; EXPLAIN and the NOTICE say where from."""
+    call = "dp_explain_difference('f', 'x', k => 2, source => 'paid')"
+    with stack.connect() as alice:
+        alice.execute("SET dp.epsilon = 1")
+        alice.execute("SELECT city, sex, count(*) FROM people GROUP BY 2, 1 HAVING count(*) > 5 ORDER BY 3")
+        alice.execute("SET dp.epsilon = 3")
+        alice.execute(ASKED)
+        said: list[str] = []
+        with no_charge(stack.cluster):
+            plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
+            alice.execute("SET dp.notices = on")
+            alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+            rows = alice.execute(f"SELECT * FROM {call}").fetchall()
+            same = "SELECT * FROM dp_explain_difference(%s, %s, k => 2, source => %s)"
+            assert alice.execute(same, ["f", "x", "paid"]).fetchall() == rows
+            with refused("DP005", "nothing that you were given tells about age"):
+                alice.execute(f"SELECT * FROM {call[:-1]}, attributes => '{{age}}')")
+    assert len(rows) == 2 and all(row[0].startswith("city ") and row[2] <= row[1] <= row[3] for row in rows)
+    assert "stored release" in plan and "sources" in plan
+    assert "from 1 of your answers" in said[0] and "no cause" in said[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pg_epsilon.answer import again, stored
@@ -31,6 +31,20 @@ _TOLD = (
     " t.request::text AS request FROM dp.told t"
     " WHERE t.request_id = $1 AND (t.who = $2::name OR pg_has_role($2::name, 'dp_admin', 'MEMBER'))"
 )
+# Of the asker, about the same rows by the words of who paid, among the last SEARCHED questions of the dataset.
+_ABOUT = (
+    "SELECT c.request_id::text AS id FROM (SELECT l.request_id, l.who, l.request, l.seq, l.at FROM dp.ledger l"
+    " WHERE l.dataset = $2 AND l.kind = 'charge' ORDER BY l.seq DESC LIMIT {most}) c"
+    " WHERE (c.who = $1::name OR EXISTS (SELECT FROM dp.served s WHERE s.request_id = c.request_id AND s.who ="
+    " $1::name)) AND EXISTS (SELECT FROM dp.release r WHERE r.request_id = c.request_id) AND {same}"
+    " UNION ALL SELECT t.request_id::text FROM (SELECT * FROM dp.told o WHERE o.who = $1::name AND o.dataset = $2"
+    " ORDER BY o.at DESC LIMIT {most}) t WHERE {told} LIMIT {few}"
+)
+_SAME = (
+    "{c}.request -> 'from' = $3::jsonb AND COALESCE(NULLIF({c}.request -> 'joins', 'null'), '[]') = $4::jsonb"
+    " AND {c}.request ->> 'where' IS NOT DISTINCT FROM $5 AND {c}.request -> 'keys' <> '[]'"
+)
+SEARCHED, USED = 10_000, 50
 
 
 class Shelf:
@@ -71,6 +85,20 @@ class _Given:
         if request_id not in self._seen:
             self._seen[request_id] = self._read(request_id)
         return self._seen[request_id]
+
+    def about(self, document: Mapping[str, Any], dataset: str) -> Sequence[Stored]:
+        """Those with groups of the same rows as the document; the newest first, at most USED of each sort."""
+        same, told = _SAME.format(c="c"), _SAME.format(c="t")
+        asked = [self._who, dataset, json.dumps(document.get("from")), json.dumps(document.get("joins") or [])]
+        sql = _ABOUT.format(most=SEARCHED, few=USED, same=same, told=told)
+        rows = self._execute(sql, ["text"] * 5, [*asked, document.get("where")])
+        found = []
+        for row in rows:
+            try:
+                found.append(self.stored(row["id"]))
+            except DPError:  # owed, redacted, or of a version that is not understood: it tells nothing
+                continue
+        return found
 
     def _read(self, request_id: str) -> Stored:
         found = self._execute(_FOUND, ["uuid", "text"], [request_id, self._who])

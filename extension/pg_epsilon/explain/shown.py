@@ -9,13 +9,16 @@ from fractions import Fraction
 from typing import Any
 
 from pg_epsilon.decimals import plain
-from pg_epsilon.explain.comparison import number
+from pg_epsilon.explain.comparison import Comparison, number
 from pg_epsilon.explain.measure import Explaining, rows
+from pg_epsilon.explain.paid import Paid
 from pg_epsilon.explain.table import denominator, sorted_rows
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.group_by import Measure
 
 Cell = str | int | None
+NO_SHARE = "the difference may be noise, so that no share of it is told"
+NO_CAUSE = "rows that go with a difference are no cause of it"
 
 
 def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
@@ -28,18 +31,53 @@ def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
     return {"rows": found}
 
 
+def paid_document(asked: Paid) -> dict[str, Any]:
+    """`document` of an explanation from what was paid: in the same order, of the same columns."""
+    divisor = _difference(asked.comparison)
+    found: list[list[Cell]] = []
+    for text, shares, low, high in sorted_rows(asked.top, divisor or 1.0):
+        shown: list[Cell] = [number(share) if divisor else None for share in shares]
+        found.append([text, *shown, low, high])
+    return {"rows": found}
+
+
+def paid_described(asked: Paid) -> tuple[dict[str, Any], list[str]]:
+    """(Facts, sentences) of an explanation from what was paid: public, and what was released before."""
+    comparison, divisor = asked.comparison, _difference(asked.comparison)
+    wide = max((row.high - row.low) / 2 for row in asked.top) / divisor if divisor else None
+    facts = {
+        **_compared(comparison, asked.weights),
+        "rows": None,
+        "sources": [one.request_id for one in asked.sources],
+        "as_of": [one.as_of for one in asked.sources],
+        "predicates": asked.predicates,
+        "attributes": [test.name for test in asked.tests],
+        "left_out": list(asked.missing),
+        "k": asked.k,
+        "l": asked.most,
+        "confidence": plain(_decimal(comparison.question.confidence)),
+        "half_width": None if wide is None else float(f"{wide:.4g}"),
+    }
+    width = "" if wide is None else f", each share is known to {wide:.3g} or better"
+    sentences = [
+        f"{asked.k} of {asked.predicates} predicates{width}, all at once at {facts['confidence']}",
+        f"from {len(asked.sources)} of your answers, the oldest as of {min(one.as_of for one in asked.sources)};"
+        " rows outside the declared values are not in them",
+    ]
+    if asked.missing:
+        sentences.append(f"nothing was paid about {', '.join(asked.missing[:20])}")
+    if not divisor:
+        sentences.append(NO_SHARE)
+    return facts, [*sentences, NO_CAUSE]
+
+
 def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
     """(Facts, sentences) for EXPLAIN, dp_plan, dp.last_answer and the NOTICE: public, and what was released before."""
     how, divisor, comparison = _own(measure), _divisor(why), why.comparison
     half_width = float(how.margin / how.steps) / divisor if divisor else None
     price = how.price
     facts: dict[str, Any] = {
-        "release": comparison.stored.request_id,
-        "aggregate": comparison.aggregate,
-        "groups": [list(group) for group in comparison.groups[:10]],
-        "weights": [str(weight) for weight in why.weights[:10]],
-        "verdict": comparison.interval.verdict,
-        "difference": number(comparison.interval.difference),
+        **_compared(comparison, why.weights),
         "rows": number(max(1.0, min(why.counts))) if why.counts else None,  # what averages' shares are divided by too
         "predicates": len(why.space),
         "attributes": [one.name for one in why.space.attributes],
@@ -57,8 +95,20 @@ def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
     width = "" if half_width is None else f", each share is known to {half_width:.3g}"
     sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}"]
     if not divisor:
-        sentences.append("the difference may be noise, so that no share of it is told")
-    return facts, [*sentences, "rows that go with a difference are no cause of it"]
+        sentences.append(NO_SHARE)
+    return facts, [*sentences, NO_CAUSE]
+
+
+def _compared(comparison: Comparison, weights: Sequence[Fraction]) -> dict[str, Any]:
+    """Facts of what is explained."""
+    return {
+        "release": comparison.stored.request_id,
+        "aggregate": comparison.aggregate,
+        "groups": [list(group) for group in comparison.groups[:10]],
+        "weights": [str(weight) for weight in weights[:10]],
+        "verdict": comparison.interval.verdict,
+        "difference": number(comparison.interval.difference),
+    }
 
 
 def _own(measure: Measure) -> Explaining:
@@ -69,10 +119,16 @@ def _own(measure: Measure) -> Explaining:
 
 def _divisor(why: Why) -> float | None:
     """What influences in lattice units are divided by; None where no difference was found, or where it is 0."""
-    found = why.comparison.interval
+    found = _difference(why.comparison)
+    return None if found is None else denominator(why.kind, found, why.counts) / float(why.step)
+
+
+def _difference(comparison: Comparison) -> float | None:
+    """The size of the released difference; None where it may be noise, or is 0."""
+    found = comparison.interval
     if found.verdict != "yes" or not math.isfinite(found.difference) or not found.difference:
         return None
-    return denominator(why.kind, found.difference, why.counts) / float(why.step)
+    return abs(found.difference)
 
 
 def _decimal(value: Fraction) -> Decimal:

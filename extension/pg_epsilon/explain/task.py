@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pg_epsilon.choice_parts import Choice
-from pg_epsilon.errors import SHAPE, DPError
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison, number, told
 from pg_epsilon.explain.groups import RUN_FIRST
+from pg_epsilon.explain.paid import Paid
 from pg_epsilon.explain.why import Why, compile_why, number_of
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
 from pg_epsilon.query import members
@@ -16,6 +17,8 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Free, Releases, named
 from pg_epsilon.query.request import Request, checked_confidence
+
+SOURCES = ("data", "paid")
 
 
 class CompareTask(Task[Comparison]):
@@ -53,10 +56,11 @@ class CompareTask(Task[Comparison]):
         return Told({"compare": facts}, sentences)
 
 
-class ExplainTask(Task[Why]):
+class ExplainTask(Task[Why | Paid]):
     """{"explain": {"groups": [["Sales"], ["IT"]], "k": 5}, "of": id} → k rows (explanation, shares, ranks).
 
-    The rows of the release's question are read once, and it is paid for (dpxplain.md §6).
+    The rows of the release's question are read once, and it is paid for (dpxplain.md §6); or, with source "paid", other
+    releases of the same rows tell it, free (§0 there).
     """
 
     def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
@@ -68,26 +72,54 @@ class ExplainTask(Task[Why]):
         if place >= len(items):
             raise DPError(SHAPE, f"release {of.request_id} is not of a GROUP BY", RUN_FIRST)
         # None where the release had none: what else a document says there is not asked
-        return {**document, "joins": None, "where": None, **about, "keys": [], "aggregates": [items[place]]}
+        chosen = [items[place]] if _source_of(document["explain"]) == "data" else []  # else nothing is aggregated
+        return {**document, "joins": None, "where": None, **about, "keys": [], "aggregates": chosen}
 
-    def ask(self, head: Head) -> Why | None:
-        return None if head.document.get("explain") is None else compile_why(head)
+    def ask(self, head: Head) -> Why | Paid | None:
+        if head.document.get("explain") is None:
+            return None
+        if _source_of(head.document["explain"]) == "data":
+            return compile_why(head)
+        from pg_epsilon.explain.sources import compile_paid
 
-    def prepare(self, request: Request, asked: Why, alone: Alone) -> tuple[Choice, ...]:
+        return compile_paid(head, members.mapping(head.document["explain"], "explain"))
+
+    def free(self, asked: Why | Paid) -> Free | None:
+        if isinstance(asked, Why):
+            return None
+        oldest = min(one.as_of for one in asked.sources)
+        return Free("stored release", oldest, "sums of released numbers")
+
+    def prepare(self, request: Request, asked: Why | Paid, alone: Alone) -> tuple[Choice, ...]:
+        if not isinstance(asked, Why):
+            return ()
         from pg_epsilon.explain.priced import choose
 
         return (choose(request, asked),)
 
-    def present(self, prepared: Prepared, asked: Why, raws: Raws, groups: Groups) -> Mapping[str, Any]:
-        from pg_epsilon.explain.shown import document
+    def present(self, prepared: Prepared, asked: Why | Paid, raws: Raws, groups: Groups) -> Mapping[str, Any]:
+        from pg_epsilon.explain.shown import document, paid_document
 
+        if not isinstance(asked, Why):
+            return {"explain": paid_document(asked)}
         return {"explain": document(prepared.choices[0].estimator.measures[0], asked, raws[0])}
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
-        from pg_epsilon.explain.shown import described
+        from pg_epsilon.explain.shown import described, paid_described
 
         asked = prepared.request.kinds["explain"]
+        if isinstance(asked, Paid):
+            facts, sentences = paid_described(asked)
+            return Told({"explain": facts}, sentences)
         if not isinstance(asked, Why):
             return Told()
         facts, sentences = described(prepared.choices[0].estimator.measures[0], asked)
         return Told({"explain": facts}, sentences)
+
+
+def _source_of(asked: Any) -> str:
+    """Whether rows are looked at, "data", or what was paid before. DP005 for anything else."""
+    source = members.mapping(asked, "explain").get("source") or "data"
+    if source not in SOURCES:
+        raise DPError(OUT_OF_RANGE, "source is 'data' or 'paid'", "source => 'paid' looks at no row and costs nothing.")
+    return str(source)

@@ -31,7 +31,7 @@ from pg_epsilon.query.schema import Column, written
 from pg_epsilon.query.types import Item
 
 COMPARED = frozenset({"groups", "weights", "constant", "aggregate", "confidence", "simultaneous"})
-MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "predicates", "anyway", "options"}
+MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "predicates", "anyway", "options", "source"}
 OPTIONS = frozenset({"split", "lower", "joint"})
 MOST_PREDICATES = 1_000_000
 MOST_LISTED = 1_000  # conditions that each row is tried with
@@ -94,17 +94,9 @@ def compile_why(head: Head) -> Why:
     than are looked at.
     """
     asked = members.mapping(head.document["explain"], "explain")
-    if set(asked) - MEMBERS:
-        raise DPError(SHAPE, "an explanation of an unknown form", EXAMPLE)
-    of = release_of(head.document)
-    compared = {name: asked[name] for name in COMPARED if name in asked}
-    confidence = checked_confidence(head.settings.get("dp.confidence"))
-    comparison = compile_comparison(compared, of, head.releases, confidence)
-    kind = _kind(head.aggregates[0], comparison)
-    anyway = _flag(asked, "anyway")
-    _check_verdict(comparison, anyway=anyway)
-    keys, groups, weights = _groups(head, comparison)
-    k, options = _whole(asked, "k", 5, MOST_PICKS), _options(asked)
+    comparison, kind, anyway = compared(head, asked, head.aggregates[0])
+    keys, groups, weights = groups_of(head, comparison)
+    k, options = whole(asked, "k", 5, MOST_PICKS), _options(asked)
     space, left_out = _predicates(head, asked)
     if k > len(space):
         raise DPError(OUT_OF_RANGE, f"k is at most {len(space)}, the number of predicates", f"k => {len(space)}")
@@ -126,10 +118,35 @@ def compile_why(head: Head) -> Why:
     )
 
 
+def compared(head: Head, asked: Mapping[str, Any], one: Aggregate) -> tuple[Comparison, Kind, bool]:
+    """(what is explained, of which aggregate, whether also where it may be noise).
+
+    Errors: those of a comparison; DP003 for answers that no rows explain; DP005 for a difference that may be noise or
+    has the other sign.
+    """
+    if set(asked) - MEMBERS:
+        raise DPError(SHAPE, "an explanation of an unknown form", EXAMPLE)
+    of = release_of(head.document)
+    parts = {name: asked[name] for name in COMPARED if name in asked}
+    confidence = checked_confidence(head.settings.get("dp.confidence"))
+    comparison = compile_comparison(parts, of, head.releases, confidence)
+    kind, anyway = _kind(one, comparison), flag(asked, "anyway")
+    _check_verdict(comparison, anyway=anyway)
+    return comparison, kind, anyway
+
+
 def number_of(stored: Stored, of: Named, asked: Any) -> int:
     """Which aggregate of the stored question an explanation is about. DP005: there is none of it."""
     given = members.mapping(asked, "explain").get("aggregate")
     return aggregate(stored, of, given, Fraction(19, 20))[1].number
+
+
+def explained(head: Head) -> Any:
+    """The aggregate that an explanation is about, as the release's question has it."""
+    of = release_of(head.document)
+    stored = head.releases.stored(of.request_id)
+    items = members.items(stored.asked("aggregates").get("aggregates"), "aggregates")
+    return items[number_of(stored, of, head.document["explain"])]
 
 
 def _kind(one: Aggregate, comparison: Comparison) -> Kind:
@@ -174,7 +191,7 @@ def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
         )
 
 
-def _groups(
+def groups_of(
     head: Head, comparison: Comparison
 ) -> tuple[tuple[Key, ...], tuple[tuple[str | None, ...], ...], tuple[Fraction, ...]]:
     """(keys, texts of the keys of each compared group, weights): without groups of weight 0.
@@ -204,7 +221,7 @@ def _groups(
 
 def _predicates(head: Head, asked: Mapping[str, Any]) -> tuple[Predicates, tuple[str, ...]]:
     """(what is tried, which columns have too many values to be tried unasked): the asker's own list, or a space."""
-    most, up_to = _whole(asked, "l", 1, MOST_ATTRIBUTES), _flag(asked, "up_to")
+    most, up_to = whole(asked, "l", 1, MOST_ATTRIBUTES), flag(asked, "up_to")
     if asked.get("predicates") is None:
         attributes, left_out = _attributes(head, asked)
         return _space(attributes, most, up_to=up_to), left_out
@@ -220,10 +237,12 @@ def _predicates(head: Head, asked: Mapping[str, Any]) -> tuple[Predicates, tuple
 
 def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
     """(what predicates test, which columns have too many values to be tested unasked)."""
-    left = {column_sql(item, column.name) for item, column in _columns(head, asked, "leave_out")}
+    left = {column_sql(item, column.name) for item, column in named_columns(head, asked, "leave_out")}
     if asked.get("attributes") is not None:
-        columns = [one for one in _columns(head, asked, "attributes") if column_sql(one[0], one[1].name) not in left]
-        return tuple(_attribute(head, *one) for one in columns), ()
+        columns = [
+            one for one in named_columns(head, asked, "attributes") if column_sql(one[0], one[1].name) not in left
+        ]
+        return tuple(attribute_of(head, *one) for one in columns), ()
     found: list[Attribute] = []
     out: list[str] = []
     for item, column in _described(head):
@@ -233,7 +252,7 @@ def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, 
             out.append(_name(head, item, column))
             continue
         try:
-            one = _attribute(head, item, column)
+            one = attribute_of(head, item, column)
         except DPError:  # no domain that is declared: there is nothing that a predicate could test
             continue
         if one.size <= USUAL_VALUES:
@@ -243,7 +262,7 @@ def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, 
     return tuple(found), tuple(out)
 
 
-def _columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[Item, Column]]:
+def named_columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[Item, Column]]:
     """The columns that a member names. DP003, 42703 for what is none, DP005 for one named twice."""
     found = []
     for text in members.items(asked.get(member), member):
@@ -255,6 +274,12 @@ def _columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[It
     if len(set(names)) < len(names):
         raise DPError(OUT_OF_RANGE, f"{member} names a column twice", "Name each once.")
     return found
+
+
+def described_attributes(head: Head, asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the columns that predicates on rows would test."""
+    found, out = _attributes(head, asked)
+    return (*(one.name for one in found), *out)
 
 
 def _described(head: Head) -> Iterator[tuple[Item, Column]]:
@@ -271,7 +296,7 @@ def _described(head: Head) -> Iterator[tuple[Item, Column]]:
 def _fixed(head: Head) -> set[str]:
     stored = head.releases.stored(release_of(head.document).request_id)
     texts = [members.text(one, "keys") for one in members.items(stored.asked("keys").get("keys"), "keys")]
-    measure = parts_of(head.document["aggregates"][0])
+    measure = parts_of(explained(head))
     texts += [members.text(measure.get("argument"), "argument"), members.text(measure.get("filter"), "filter")]
     found = set(head.source.unit_columns)
     for text in texts:
@@ -286,7 +311,8 @@ def _fixed(head: Head) -> set[str]:
     return found
 
 
-def _attribute(head: Head, item: Item, column: Column) -> Attribute:
+def attribute_of(head: Head, item: Item, column: Column) -> Attribute:
+    """What predicates may test of a column. DP003, DP004, DP005 of one without a domain that is declared."""
     name = _name(head, item, column)
     if not item.relation.public:
         return attribute(name, column, item.sql_alias, item.relation.qualified)
@@ -329,14 +355,14 @@ def _products(sizes: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def _whole(asked: Mapping[str, Any], member: str, default: int, most: int) -> int:
+def whole(asked: Mapping[str, Any], member: str, default: int, most: int) -> int:
     value = default if asked.get(member) is None else asked[member]
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise DPError(OUT_OF_RANGE, f"{member} must lie between 1 and {most}", f"{member} => {default}")
     return value
 
 
-def _flag(asked: Mapping[str, Any], member: str) -> bool:
+def flag(asked: Mapping[str, Any], member: str) -> bool:
     value = asked.get(member)
     if not isinstance(value, bool | None):
         raise DPError(SHAPE, f"{member} is true or false", f"{member} => true")
@@ -360,7 +386,7 @@ def _options(asked: Mapping[str, Any]) -> tuple[tuple[Fraction, Fraction, Fracti
         )
     whole = sum(parts, Fraction(0))
     first, second, third = (part / whole for part in parts)
-    return (first, second, third), lower, _flag(given, "joint")
+    return (first, second, third), lower, flag(given, "joint")
 
 
 def _part(value: Any, most: int) -> Fraction:

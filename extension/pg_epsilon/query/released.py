@@ -42,6 +42,10 @@ class Releases(Protocol):
         """One release. 42501 unless it is the asker's, or was served to them; DP006 if nothing can be shown of it."""
         ...
 
+    def about(self, document: Mapping[str, Any], dataset: str) -> Sequence[Stored]:
+        """Those with groups of the same rows as the document: its from, joins and where. The newest first."""
+        ...
+
 
 class Free(NamedTuple):
     """Where an answer comes from that reads no row.
@@ -59,6 +63,9 @@ class _None:
 
     def stored(self, request_id: str) -> Stored:
         raise not_yours(request_id)
+
+    def about(self, document: Mapping[str, Any], dataset: str) -> Sequence[Stored]:
+        return ()
 
 
 NONE_STORED: Releases = _None()
