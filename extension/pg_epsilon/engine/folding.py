@@ -83,7 +83,7 @@ class Folding:
 def _query(expressions: Sequence[str]) -> str:
     """One row of the constants' texts, v0, v1, …, and of the names of their types, t0, t1, …"""
     if len(expressions) == 1 and isinstance(expressions[0], Textual):
-        return f"SELECT {expressions[0]} AS v0, 'text' AS t0"
+        return expressions[0].statement
     # each is computed once: some look into catalogs
     asked = ", ".join(f"({e}) AS x{i}" for i, e in enumerate(expressions))
     columns = ", ".join(f"pg_typeof(x{i})::text AS t{i}, x{i}::text AS v{i}" for i in range(len(expressions)))

@@ -41,12 +41,12 @@ _OPERATOR = " JOIN pg_catalog.pg_operator AS o ON o.oprcode = p.oid AND o.oprnam
 # The oid of its type, the bytes of its text, which the type's own output alone makes (a cast to text would cut off
 # what char(n) is padded with; NULL has none), and of a text that is not too long the text itself.
 _TYPE_SIZE_TEXT = (
-    "(SELECT pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ',"
+    "pg_catalog.concat(pg_catalog.pg_typeof(x)::pg_catalog.oid, ' ',"
     " CASE WHEN x IS NOT NULL THEN pg_catalog.octet_length(pg_catalog.concat(x)) END, ' ',"
     " CASE WHEN pg_catalog.pg_typeof(x) = 'pg_catalog.text'::pg_catalog.regtype"
-    " AND pg_catalog.octet_length(pg_catalog.concat(x)) <= {most} THEN pg_catalog.concat(x) END)"
-    " FROM (SELECT {sql} AS x OFFSET 0) AS c)"
+    f" AND pg_catalog.octet_length(pg_catalog.concat(x)) <= {MAX_VALUE} THEN pg_catalog.concat(x) END)"
 )
+_COMPUTED_ONCE = "FROM (SELECT {sql} AS x OFFSET 0) AS c"
 
 
 def computed(ctx: Context, node: Any, refused: DPError) -> Term:
@@ -138,7 +138,7 @@ def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> 
 
 def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
     """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
-    found = ctx.folded(Textual(_TYPE_SIZE_TEXT.format(sql=sql, most=MAX_VALUE)), node, "the constant")
+    found = ctx.folded(Textual(_TYPE_SIZE_TEXT, _COMPUTED_ONCE.format(sql=sql)), node, "the constant")
     oid, size, text = (found or "0  ").split(" ", 2)
     type_ = type_by_oid(int(oid))
     if type_ is None:

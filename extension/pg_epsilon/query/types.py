@@ -29,7 +29,18 @@ class Fixed(str):
 
 
 class Textual(str):
-    """SQL of a text, under the settings of whoever asks: nobody needs to ask PostgreSQL for its type."""
+    """SQL of a text, under the settings of whoever asks: nobody needs to ask PostgreSQL for its type.
+
+    source: the FROM clause that it needs. statement: the same as one SELECT of the text as v0 and its type as t0, which
+    is planned faster than the expression, a sub-query, within another SELECT.
+    """
+
+    statement: str
+
+    def __new__(cls, sql: str, source: str = "") -> Textual:
+        found = super().__new__(cls, f"(SELECT {sql} {source})" if source else sql)
+        found.statement = f"SELECT {sql} AS v0, 'text' AS t0 {source}"
+        return found
 
 
 class FoldError(Exception):
