@@ -31,14 +31,15 @@ _TOLD = (
     " t.request::text AS request FROM dp.told t"
     " WHERE t.request_id = $1 AND (t.who = $2::name OR pg_has_role($2::name, 'dp_admin', 'MEMBER'))"
 )
-# Of the asker, about the same rows by the words of who paid, among the last SEARCHED questions of the dataset.
+# Of the asker, about the same rows by the words of who paid, among the last SEARCHED rows of the ledger.
 _ABOUT = (
-    "SELECT c.request_id::text AS id FROM (SELECT l.request_id, l.who, l.request, l.seq, l.at FROM dp.ledger l"
-    " WHERE l.dataset = $2 AND l.kind = 'charge' ORDER BY l.seq DESC LIMIT {most}) c"
-    " WHERE (c.who = $1::name OR EXISTS (SELECT FROM dp.served s WHERE s.request_id = c.request_id AND s.who ="
-    " $1::name)) AND EXISTS (SELECT FROM dp.release r WHERE r.request_id = c.request_id) AND {same}"
-    " UNION ALL SELECT t.request_id::text FROM (SELECT * FROM dp.told o WHERE o.who = $1::name AND o.dataset = $2"
-    " ORDER BY o.at DESC LIMIT {most}) t WHERE {told} LIMIT {few}"
+    "(SELECT c.request_id::text AS id FROM (SELECT * FROM dp.ledger l ORDER BY l.seq DESC LIMIT {most}) c"
+    " WHERE c.dataset = $2 AND c.kind = 'charge' AND (c.who = $1::name OR EXISTS (SELECT FROM dp.served s"
+    " WHERE s.request_id = c.request_id AND s.who = $1::name))"
+    " AND EXISTS (SELECT FROM dp.release r WHERE r.request_id = c.request_id) AND {same}"
+    " ORDER BY c.seq DESC LIMIT {few})"
+    " UNION ALL (SELECT t.request_id::text FROM dp.told t WHERE t.who = $1::name AND t.dataset = $2 AND {told}"
+    " ORDER BY t.at DESC LIMIT {few})"
 )
 _SAME = (
     "{c}.request -> 'from' = $3::jsonb AND COALESCE(NULLIF({c}.request -> 'joins', 'null'), '[]') = $4::jsonb"
