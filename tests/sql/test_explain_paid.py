@@ -237,3 +237,15 @@ def test_turbo_bars(cluster: Cluster) -> None:
         assert rows[0][0] == "party = 'red'"
         with no_charge(cluster), refused("DP005", "hold too seldom"):
             explained(alice, "'0', '1', source => 'paid', anyway => true, confidence => 0.996")
+
+
+def test_what_is_added_up_is_limited(cluster: Cluster) -> None:
+    """Pairs of four keys are found; more predicates than hold at once with such a confidence are refused."""
+    with cluster.connect("alice") as conn:
+        keys = "age,kind,paid,price"  # 3 * 3 * 2 * 101 groups of each shop
+        grouped(conn, f"shop,{keys}", "{count(*)}", more=", 'price > 1'")
+        grouped(conn, "shop", "{count(*)}", more=", 'price > 1'")
+        call = "'a', 'b', source => 'paid', anyway => true, k => 1"
+        assert explained(conn, f"{call}, l => 2")[0][0]
+        with no_charge(cluster), refused("DP005", "1 answers"):
+            explained(conn, f"{call}, l => 4, up_to => true, confidence => 0.9999999")

@@ -138,6 +138,12 @@ class Paid:
     def predicates(self) -> int:
         return sum(prod(len(self.tests[place].conditions) for place in one) for one in self.subsets)
 
+    @property
+    def work(self) -> int:
+        """How many cells are added up at most."""
+        largest = max(len(one.values[0]) for one in self.sources)
+        return 2 * len(self.weights) * largest * len(self.subsets)
+
     @cached_property
     def miss(self) -> Misses:
         """All intervals hold at once, for every pair that could be asked about (composition.md §7.3): what bars may

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from math import prod
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
@@ -38,6 +39,8 @@ from pg_epsilon.query.parse import ast, deparse, parse_expression
 from pg_epsilon.query.released import Stored
 from pg_epsilon.query.released import named as release_of
 
+MOST_CELLS = 100_000  # of the compared groups, in all answers that are used
+MOST_WORK = 5_000_000  # cells that are added up, for all predicates together
 ROWS_ALONE = ("predicates", "options")  # they say how rows are looked at
 Groups = Sequence[tuple[str | None, ...]]
 
@@ -85,22 +88,25 @@ def compile_paid(head: Head, asked: Mapping[str, Any]) -> Paid:
     if k > found.predicates:
         what = f"k is at most {found.predicates}, the number of predicates that what was paid tells about"
         raise DPError(OUT_OF_RANGE, what, f"k => {found.predicates}")
-    if found.predicates > MOST_PREDICATES or min(found.miss) < LEAST_MISS:
-        what = f"{found.predicates} predicates, too many for this confidence"
+    if found.predicates > MOST_PREDICATES or found.work > MOST_WORK or min(found.miss) < LEAST_MISS:
+        what = f"{found.predicates} predicates of {len(found.sources)} answers are too many for this confidence"
         raise DPError(OUT_OF_RANGE, what, "Name fewer columns (attributes => '{age}'), or ask for less confidence.")
     return replace(found, k=k)
 
 
 def _sources(head: Head, keys: Sequence[Key], groups: Groups) -> Iterator[Source]:
     """What was released to the asker of the same rows and aggregate, by these keys and by others: newest first."""
+    room = MOST_CELLS
     for stored in head.releases.about(head.document, head.policy.dataset.name):
-        found = _source(head, stored, keys, groups)
+        found = _source(head, stored, keys, groups, room)
         if found is not None:
+            room -= sum(map(len, found.values))
             yield found
 
 
-def _source(head: Head, stored: Stored, keys: Sequence[Key], groups: Groups) -> Source | None:
-    """None for a release that does not tell about these groups, or whose numbers have no bounds."""
+def _source(head: Head, stored: Stored, keys: Sequence[Key], groups: Groups, room: int) -> Source | None:
+    """None for a release that does not tell about these groups, has more than `room` cells of theirs, or numbers
+    without bounds."""
     own, columns = _keys(head, stored), _columns(head, stored)
     if not columns or not own:
         return None
@@ -114,6 +120,8 @@ def _source(head: Head, stored: Stored, keys: Sequence[Key], groups: Groups) -> 
         return None
     fixed = [{place: keys[at].domain.index(group[at]) for at, place in enumerate(common)} for group in groups]
     sizes = [len(key.domain) for _, key in own]
+    if len(groups) * prod(sizes[place] for place in others) > room:
+        return None
     try:
         found = [tuple(_cells(column, sizes, others, one) for one in fixed) for column in columns]
     except DPError:  # nothing that may be told bounds an answer's error
