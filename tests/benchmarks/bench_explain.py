@@ -26,10 +26,12 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("extension", "tests", "tests/benchmarks", "scripts")]
 
-from explain_cases import Rides, adult, load_rides, policy_of_rides, taxi  # noqa: E402
-from explain_data import PAIR, QUESTIONS, Asked, Tables, bounds, load, policy, sets  # noqa: E402
-from explain_figures import Material, figures  # noqa: E402
-from explain_scores import (  # noqa: E402
+from scipy.stats import kendalltau  # noqa: E402
+
+from benchmarks.explain_cases import Rides, adult, load_rides, policy_of_rides, taxi  # noqa: E402
+from benchmarks.explain_data import PAIR, QUESTIONS, Asked, Tables, bounds, load, policy, sets  # noqa: E402
+from benchmarks.explain_figures import Material, figures  # noqa: E402
+from benchmarks.explain_scores import (  # noqa: E402
     RHO,
     K,
     Reading,
@@ -40,9 +42,7 @@ from explain_scores import (  # noqa: E402
     precision_by_law,
     reading,
 )
-from report import Row, paired, publish, row  # noqa: E402
-from scipy.stats import kendalltau  # noqa: E402
-
+from benchmarks.report import Row, paired, publish, row  # noqa: E402
 from fix_cluster import private_cluster, standard  # noqa: E402
 from pg_epsilon.explain.measure import Explaining, Price, drawn  # noqa: E402
 from pg_epsilon.explain.space import Attribute, Space  # noqa: E402
@@ -127,8 +127,8 @@ def quality(readings: Sequence[Reading], tables: Tables) -> Iterator[Row]:
 
 
 def longer(readings: Sequence[Reading], tables: Tables) -> Iterator[Row]:
-    """The same of conjunctions of two and of three values; of three of the credit questions, which have most of them,
-    only the first: a selection among all of them takes seconds."""
+    """The same of conjunctions of two and of three values; of three only for the first of the credit questions, which
+    have most predicates: a selection among them takes seconds."""
     rng = np.random.default_rng(20261128)
     for most in (2, 3):
         for one in readings:
@@ -152,7 +152,7 @@ def kendall(scored: Scored, rng: Any) -> Row:
     ours = [kendalltau(rank[pick(points, how, many, epsilon)], np.arange(many)).statistic for _ in range(20)]
     noisy = values + rng.gumbel(0, float(how.apart / epsilon), (200, many))
     theirs = [kendalltau(rank[one], np.arange(many)).statistic for one in np.argsort(-noisy, axis=1)]
-    note = f"{many} predicates, l = 1, rho {rho}; baseline: numpy"
+    note = f"{many} predicates, l = 1, rho {rho}, 20 runs; baseline: numpy, 200"
     return row(f"kendall:{scored.reading.name}", mean(ours), mean(theirs), note)
 
 

@@ -2,7 +2,7 @@
 
 Adult: why more of the married have a high income than of those who never married (Figures 1 and 12), and the question
 of its Figure 2 that is only noise. Taxis: why more than five times as many green taxis go from Brooklyn to Manhattan as
-the other way (§0.0), by zones where a ride begins or ends.
+the other way (dpxplain.md §0.0), by zones where a ride begins or ends.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from explain_data import ADULT, ROOT, Root, Tables
-from explain_scores import K, Setting, by_gumbel, precision_by_law, reading
-from report import Row, row
 
+from benchmarks.explain_data import ADULT, ROOT, Root, Tables
+from benchmarks.explain_scores import K, Setting, by_gumbel, precision_by_law, reading
+from benchmarks.report import Row, row
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.influence import Cells, influences
 
@@ -102,7 +102,7 @@ def adult(alice: Conn, root: Root, tables: Tables) -> Iterator[Row]:
     true = {scored.own.text(place): float(value) for place, value in enumerate(scored.values)}
     score = sum(true.values()) / OF_THE_PAPER
     yield row(
-        "adult:mean_score", score, 5.7333, "mean influence of the authors' 103 predicates; baseline: dpxplain §0.0"
+        "adult:mean_score", score, 5.7333, "mean influence of the authors' 103 predicates; baseline: dpxplain.md §0.0"
     )
     group_by = (
         "SELECT * FROM dp.dp_group_by('adult', '{marital_status}', '{avg(high_income)}', rho => 0.1, fresh => true)"
@@ -205,7 +205,7 @@ def taxi(alice: Conn) -> Iterator[Row]:
     true = {text: float(one) for text, one in zip(rides.predicates, influences("count", WEIGHTS, cells), strict=True)}
     exact = cells.rows[0] - 5 * cells.rows[1]
     yield row(
-        "taxi:true_difference", exact, 412, f"{cells.rows[0]:,} less 5 * {cells.rows[1]}; baseline: dpxplain §0.0"
+        "taxi:true_difference", exact, 412, f"{cells.rows[0]:,} less 5 * {cells.rows[1]}; baseline: dpxplain.md §0.0"
     )
     group_by = "SELECT * FROM dp.dp_group_by('rides', '{pu_borough,do_borough}', rho => 0.1, fresh => true)"
     asked = "'{{Brooklyn,Manhattan},{Manhattan,Brooklyn}}', weights => '{1,-5}', simultaneous => false"

@@ -19,9 +19,9 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from explain_data import MEASURES, Tables
-from explain_scores import Reading, Scored, Setting, kendall_by_law, pick, precision
 
+from benchmarks.explain_data import MEASURES, Tables
+from benchmarks.explain_scores import Reading, Scored, Setting, kendall_by_law, pick, precision
 from pg_epsilon.explain.forms import Cell, Form, Halves
 from pg_epsilon.explain.forms import Noise as Law
 from pg_epsilon.explain.question import Interval, Question, compare
@@ -77,7 +77,7 @@ class Material:
 
 
 def releases(scored: Scored, rho: float, runs: int) -> list[Pair]:
-    """The two averages of a question, released so many times: half of rho for sums, half for rows (§4)."""
+    """The two averages of a question, released so many times: half of rho for sums, half for rows (dpxplain.md §4)."""
     _, low, high = MEASURES[scored.reading.asked.table]
     centre, half = (low + high) // 2, Decimal(str(rho)) / 2
     reach = max(high - centre, centre - low)
@@ -100,7 +100,7 @@ def compared(pair: Pair, method: str = "auto") -> Interval:
 
 
 def divisors(scored: Scored, runs: int) -> list[float]:
-    """What influences are divided by to be relative, of so many releases (§6.8)."""
+    """What influences are divided by to be relative, of so many releases (dpxplain.md §6.8)."""
     found = []
     for pair in releases(scored, RHO_Q, runs):
         counts = [form.count.number for form in pair if isinstance(form, Halves)]
@@ -304,6 +304,8 @@ def draw(picture: Picture, folder: Path) -> Path:
 
 
 def _panel(axis: Any, panel: Panel) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axis.set_title(panel.title, fontsize=9)
     axis.set(xlabel=panel.across, ylabel=panel.up)
     if panel.bars:
@@ -317,6 +319,8 @@ def _panel(axis: Any, panel: Panel) -> None:
         axis.plot(xs, ys, style, color=f"C{number % 10}", label=name, linewidth=1.1, markersize=3.5)
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
+    if panel.across in ("k", "l"):
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.legend(fontsize=7, ncols=2 if len(panel.curves) > 5 else 1)
 
 

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from explain_data import PAIR, Asked, Root, Tables, bounds, read, space
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from benchmarks.explain_data import PAIR, Asked, Root, Tables, bounds, read, space
 from pg_epsilon.explain.cells import Found, unpacked
 from pg_epsilon.explain.influence import scores
 from pg_epsilon.explain.measure import Explaining, Price, fineness
