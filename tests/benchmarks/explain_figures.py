@@ -1,8 +1,9 @@
-"""Figures 7 to 10 and 13 to 15 of the paper on explanations, in its metrics: build/bench/explain-figureN.png.
+"""Figures 7 to 10 and 13 to 15 of the paper on explanations: build/bench/explain-figureN.png.
 
-Drawn by the engine's own functions from the exact cells of each question, with the paper's budgets unless a figure
-sweeps them, once with our sensitivities and once with the paper's. Groups are taken for named beforehand. Figure 15 has
-numpy's noise: the exact selection of every predicate would take hours. explain-figures.json has all numbers.
+Drawn by the engine's own functions from the exact cells of each question, with the paper's budgets
+unless a figure sweeps them, once with our sensitivities and once with the paper's. Groups are taken
+for named beforehand. Figure 15 has numpy's noise: the exact selection of every predicate would take
+hours. explain-figures.json has all numbers.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ OF_QUERIES = (*RHOS, 5.0, 10.0)
 SIZES = tuple(range(3, 9))
 LEVELS = (*(n / 10 for n in range(1, 10)), 0.95, 0.99)
 RUNS, DECISIONS = 10, 50  # a point
-TAKEN = {"I1": (67, 3078, 79634), "G1": (40, 1587, 39922)}  # seconds with 1, 2, 3 values that the paper tells
+TAKEN = {"I1": (67, 3078, 79634), "G1": (40, 1587, 39922)}  # seconds of l = 1, 2, 3 in the paper
 MODES = {"our sensitivities": False, "the paper's sensitivities": True}
 Curves = dict[str, tuple[list[float], list[float]]]
 Pair = tuple[Form, Form]
+Right = Callable[[Interval, bool], bool]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Material:
 
 
 def releases(scored: Scored, rho: float, runs: int) -> list[Pair]:
-    """The two averages of a question, released so many times: half of rho for sums, half for rows (dpxplain.md §4)."""
+    """The averages of a question, so often: rho halved for sums and rows (dpxplain.md §4)."""
     _, low, high = MEASURES[scored.reading.asked.table]
     centre, half = (low + high) // 2, Decimal(str(rho)) / 2
     reach = max(high - centre, centre - low)
@@ -124,14 +126,18 @@ def rank_width(scored: Scored, setting: Setting, runs: int = RUNS) -> float:
     return mean(high - low for low, high in ends)
 
 
-def _by(names: Mapping[str, Scored], xs: Sequence[float], value: Callable[[Scored, float], float]) -> Curves:
+def _by(
+    names: Mapping[str, Scored],
+    xs: Sequence[float],
+    value: Callable[[Scored, float], float],
+) -> Curves:
     return {name: (list(xs), [value(one, x) for x in xs]) for name, one in names.items()}
 
 
 def validity(some: Mapping[str, Scored]) -> Picture:
     """Figure 7: of 50 releases, how many are judged rightly."""
 
-    def judged(method: str, right: Callable[[Interval, bool], bool], one: Scored, rho: float) -> float:
+    def judged(method: str, right: Right, one: Scored, rho: float) -> float:
         found = [compared(pair, method) for pair in releases(one, rho, DECISIONS)]
         return mean(right(interval, one.gap > 0) for interval in found)
 
@@ -143,12 +149,15 @@ def validity(some: Mapping[str, Scored]) -> Picture:
 
     invalid = {name: one for name, one in some.items() if one.gap < 0}
     words = ("rho of the query", "judged rightly")
+    ours, box = partial(judged, "auto", above), partial(judged, "box", above)
+    reversed_ = partial(judged, "auto", below)
     panels = [
-        Panel("valid: low > 0, joint region", *words, _by(some, OF_QUERIES, partial(judged, "auto", above))),
-        Panel("valid: low > 0, the paper's box", *words, _by(some, OF_QUERIES, partial(judged, "box", above))),
-        Panel("invalid ones: high < 0, joint region", *words, _by(invalid, OF_QUERIES, partial(judged, "auto", below))),
+        Panel("valid: low > 0, joint region", *words, _by(some, OF_QUERIES, ours)),
+        Panel("valid: low > 0, the paper's box", *words, _by(some, OF_QUERIES, box)),
+        Panel("invalid ones: high < 0, joint region", *words, _by(invalid, OF_QUERIES, reversed_)),
     ]
-    return Picture(7, f"the probability of judging a question rightly, {DECISIONS} releases a point", [panels])
+    caption = f"the probability of judging a question rightly, {DECISIONS} releases a point"
+    return Picture(7, caption, [panels])
 
 
 def precisions(some: Mapping[str, Scored]) -> Picture:
@@ -163,7 +172,8 @@ def precisions(some: Mapping[str, Scored]) -> Picture:
         def by_k(one: Scored, k: float, base: Setting = base) -> float:
             return mean(precision(one, replace(base, k=int(k)), RUNS))
 
-        rows[0].append(Panel(f"(a) k = 5, {words}", "rho of the selection", "precision at k", _by(some, RHOS, by_rho)))
+        title, curves = f"(a) k = 5, {words}", _by(some, RHOS, by_rho)
+        rows[0].append(Panel(title, "rho of the selection", "precision at k", curves))
         curves = _by(some, SIZES, by_k)
         rows[1].append(Panel(f"(b) rho .5, {words}", "k", "precision at k", curves, log_x=False))
     return Picture(8, f"precision at k, {RUNS} runs a point", rows)
@@ -182,10 +192,8 @@ def widths(some: Mapping[str, Scored]) -> Picture:
         def ranks(one: Scored, rho: float, base: Setting = base) -> float:
             return rank_width(one, replace(base, rank=rho))
 
-        first = Panel(
-            f"(a) {words}", "rho of influences", "width, relative influence", _by(some, RHOS, shares), log_y=True
-        )
-        rows[0].append(first)
+        first = Panel(f"(a) {words}", "rho of influences", "width, relative influence")
+        rows[0].append(replace(first, curves=_by(some, RHOS, shares), log_y=True))
         rows[1].append(Panel(f"(b) {words}", "rho of ranks", "width, rank", _by(some, RHOS, ranks)))
     return Picture(9, f"the width of intervals at .95, mean of {RUNS} runs a point", rows)
 
@@ -203,9 +211,10 @@ def by_level(some: Mapping[str, Scored]) -> Iterator[Picture]:
         def rank(one: Scored, level: float, base: Setting = base) -> float:
             return rank_width(one, replace(base, confidence=level))
 
-        curves = _by(some, LEVELS, share)
-        shares.append(Panel(words, "confidence", "width, relative influence", curves, log_x=False, log_y=True))
-        ranks.append(Panel(words, "confidence", "width, rank", _by(some, LEVELS, rank), log_x=False))
+        first = Panel(words, "confidence", "width, relative influence", _by(some, LEVELS, share))
+        second = Panel(words, "confidence", "width, rank", _by(some, LEVELS, rank))
+        shares.append(replace(first, log_x=False, log_y=True))
+        ranks.append(replace(second, log_x=False))
     told = f"by confidence, mean of {RUNS} runs a point"
     yield Picture(13, f"the width of intervals of relative influences {told}", [shares])
     yield Picture(14, f"the width of intervals of ranks {told}", [ranks])
@@ -256,7 +265,8 @@ def times(material: Material, some: Mapping[str, Scored]) -> Picture:
         Panel("(b) by k, l = 1", "k", "seconds", by_k, log_x=False),
         Panel("(c) by the number of values", "l", "seconds", by_l, log_x=False, log_y=True),
     ]
-    return Picture(10, "time of an explanation: the statement once, draws in the engine's own functions", [panels])
+    caption = "time of an explanation: the statement once, draws in the engine's own functions"
+    return Picture(10, caption, [panels])
 
 
 def orders(material: Material, some: Mapping[str, Scored]) -> Picture:
@@ -264,16 +274,19 @@ def orders(material: Material, some: Mapping[str, Scored]) -> Picture:
     rng = np.random.default_rng(15)
     rows: list[list[Panel]] = [[] for _ in MODES]
     for most in (1, 2, 3):
-        asked = some if most == 1 else {name: material.readings[name].scored(material.tables, most) for name in TAKEN}
+        two = {name: material.readings[name] for name in TAKEN if most > 1}
+        longer = {name: one.scored(material.tables, most) for name, one in two.items()}
+        asked = longer or some
         for row, (words, printed) in zip(rows, MODES.items(), strict=True):
             settings = {rho: replace(PAPER, top=rho, printed=printed) for rho in RHOS}
             curves: Curves = {}
             for name, one in asked.items():
                 found = kendall_by_law(one, settings, RUNS if most == 1 else 3, rng)
                 curves[name] = list(found), list(found.values())
-            row.append(Panel(f"l = {most}, {words}", "rho of the selection", "Kendall's tau-b", curves))
-    caption = f"all predicates ranked, k = |P|: numpy's Gumbel noise, not the engine's exact selection; {RUNS} runs a "
-    return Picture(15, caption + "point (l = 1), 3 (l = 2, 3)", rows)
+            title = f"l = {most}, {words}"
+            row.append(Panel(title, "rho of the selection", "Kendall's tau-b", curves))
+    caption = "all predicates ranked, k = |P|, by numpy's Gumbel noise, not the exact selection"
+    return Picture(15, f"{caption}; {RUNS} runs a point (l = 1), 3 (l = 2, 3)", rows)
 
 
 def pictures(material: Material) -> Iterator[Picture]:
@@ -328,5 +341,6 @@ def figures(material: Material, folder: Path) -> list[Path]:
     """Draws all figures, and writes their numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     found = list(pictures(material))
-    (folder / "explain-figures.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    numbers = json.dumps([asdict(one) for one in found], indent=1)
+    (folder / "explain-figures.json").write_text(numbers + "\n")
     return [draw(one, folder) for one in found]

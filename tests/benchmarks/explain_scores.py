@@ -1,6 +1,6 @@
-"""Exact influences of the questions of bench_explain.py, and the measure by which the engine draws from them.
+"""Exact influences of the questions of bench_explain.py, and how the engine draws from them.
 
-Nothing here is private to anybody: benchmarks look at exact scores to say how right the noisy ones are.
+Nothing here is private to anybody: exact scores say how right the noisy ones are.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ class Setting:
     @property
     def price(self) -> Price:
         """Rho is split over k selections of epsilon = sqrt(8 rho / k)."""
-        selection = Decimal(math.isqrt(int(Fraction(str(self.top)) * 8 / self.k * 10**36))).scaleb(-18)
+        squared = int(Fraction(str(self.top)) * 8 / self.k * 10**36)
+        selection = Decimal(math.isqrt(squared)).scaleb(-18)
         return Price(selection, Decimal(str(self.influence)), Decimal(str(self.rank)), rho=True)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the engine's statement returned for a question: the same for every number of values in a predicate."""
+    """What the engine's statement returned for a question, the same for predicates of any size."""
 
     name: str
     asked: Asked
@@ -76,7 +77,10 @@ def reading(root: Root, tables: Tables, name: str, asked: Asked) -> Reading:
 
 @dataclass(frozen=True)
 class Scored:
-    """A question's predicates. found: of those that a row of its groups satisfies; all others have influence 0."""
+    """A question's predicates.
+
+    found: of those that a row of its groups satisfies; all others have influence 0.
+    """
 
     reading: Reading
     own: Space
@@ -108,7 +112,8 @@ class Scored:
     def gap(self) -> float:
         """The exact difference of the averages."""
         cells = self.found.cells
-        return float(Fraction(cells.sums[0], cells.rows[0]) - Fraction(cells.sums[1], cells.rows[1]))
+        first, second = (Fraction(s, n) for s, n in zip(cells.sums, cells.rows, strict=True))
+        return float(first - second)
 
     def best(self, k: int) -> set[int]:
         """The places of the k largest influences."""
@@ -121,7 +126,7 @@ def pick(points: Sequence[int], how: Explaining, k: int, epsilon: Fraction) -> l
 
 
 def precision(scored: Scored, setting: Setting, runs: int) -> list[float]:
-    """Of each run of the engine's selection, the part of the k picks that are among the k largest."""
+    """Of each run of the engine's selection, the part of the picks that is among the k largest."""
     how = scored.how(setting)
     points, best = scored.points(how), scored.best(setting.k)
     epsilon = Fraction(how.price.selection)
@@ -129,7 +134,7 @@ def precision(scored: Scored, setting: Setting, runs: int) -> list[float]:
 
 
 def precision_by_law(scored: Scored, setting: Setting, runs: int, rng: Any) -> float:
-    """The mean of the same by numpy: Gumbel noise of scale 2 sensitivity / epsilon on all influences."""
+    """The mean of the same by numpy: Gumbel noise of scale apart / epsilon on all influences."""
     how, best = scored.how(setting), scored.best(setting.k)
     scale = float(how.apart / Fraction(how.price.selection))
     return by_gumbel(scored.values, best, scale, runs, rng)
@@ -144,8 +149,13 @@ def by_gumbel(values: Numbers, best: set[int], scale: float, runs: int, rng: Any
     return found / (runs * len(best))
 
 
-def kendall_by_law(scored: Scored, settings: Mapping[float, Setting], runs: int, rng: Any) -> dict[float, float]:
-    """For each rho the mean of Kendall's tau-b of influences and of the order of all selections, by numpy's noise."""
+def kendall_by_law(
+    scored: Scored,
+    settings: Mapping[float, Setting],
+    runs: int,
+    rng: Any,
+) -> dict[float, float]:
+    """For each rho the mean Kendall's tau-b of influences and the order of selections, by numpy."""
     values, many = scored.values, len(scored.own)
     found = {}
     for rho, setting in settings.items():
