@@ -39,14 +39,14 @@ def adult() -> Scored:
     attributes = explain_data.space(tables, ADULT, 1).attributes
     places = {name: {value: n for n, value in enumerate(some)} for name, some in domains.items()}
     places["age"] = {str(age): (age - 11) // 10 for age in range(11, 91)}
+    tested = [(one.name, one.size, places[one.name], len(domains[one.name])) for one in attributes]
     rows, sums = Counter[int](), Counter[int]()
     for line in lines:
         if line["marital_status"] not in ADULT.groups:
             continue
         cell = ADULT.groups.index(line["marital_status"])
-        for one in attributes:
-            value = places[one.name].get(line[one.name], len(domains[one.name]))
-            cell = cell * one.size + value
+        for name, size, known, null in tested:
+            cell = cell * size + known.get(line[name], null)
         rows[cell] += 1
         sums[cell] += line["income"] == ">50K"
     assert max(rows) < Layout(2, tuple(one.size for one in attributes)).cells
