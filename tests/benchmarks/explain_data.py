@@ -1,8 +1,9 @@
-"""Tables, questions and exact scores of bench_explain.py: CPS-like earners, German-credit-like applicants."""
+"""Tables and questions of bench_explain.py: CPS-like earners, German-credit-like applicants, people of Adult."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import itertools
 import sys
@@ -17,8 +18,7 @@ import psycopg
 
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.attributes import attribute
-from pg_epsilon.explain.cells import Layout, unpacked
-from pg_epsilon.explain.influence import Cells, influences
+from pg_epsilon.explain.cells import Layout
 from pg_epsilon.explain.space import Space
 from pg_epsilon.explain.statement import Read, by_cells
 from pg_epsilon.query.keys import Key
@@ -29,7 +29,8 @@ sys.path.insert(0, str(ROOT / "tests/data"))
 Root = psycopg.Connection[Any]
 PAIR = (Fraction(1), Fraction(-1))
 AGES = tuple(map(str, range(11, 92, 10)))  # (10, 20], …, (80, 90], as closed-open ranges of whole years
-MEASURES = {"cps": ("inctot", 0, 200_000), "credit": ("good_credit", 0, 1)}
+MEASURES = {"cps": ("inctot", 0, 200_000), "credit": ("good_credit", 0, 1), "adult": ("high_income", 0, 1)}
+OF_ADULT = "age workclass education marital_status occupation relationship race sex native_country"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Asked:
         return MEASURES[self.table][0]
 
 
+ADULT = Asked("adult", "marital_status", ("Married-civ-spouse", "Never-married"))
 QUESTIONS = {
     "I1": Asked("cps", "sex", ("Male", "Female")),
     "I2": Asked("cps", "relate", ("Grandchild", "Foster children")),
@@ -61,19 +63,21 @@ QUESTIONS = {
 
 @dataclass
 class Tables:
-    """What was loaded: rows, and each column's values; a column of numbers has edges or bounds."""
+    """What was loaded: rows, each column's values (of a column of numbers edges), and which columns have NULLs."""
 
     rows: dict[str, int]
     domains: dict[str, dict[str, tuple[str, ...]]]
+    optional: dict[str, frozenset[str]]
 
     def attributes(self, table: str, key: str) -> list[str]:
         return [name for name in self.domains[table] if name != key]
 
 
 def load(root: Root, owner: str, rows: dict[str, int]) -> Tables:
-    """Both tables, of so many rows."""
-    found = Tables(rows, {})
-    for table, made in (("cps", _cps(rows["cps"])), ("credit", _credit(rows["credit"]))):
+    """Two tables of so many rows, and Adult."""
+    adult = _adult()
+    found = Tables({**rows, "adult": len(adult["age"])}, {}, {})
+    for table, made in (("cps", _cps(rows["cps"])), ("credit", _credit(rows["credit"])), ("adult", adult)):
         columns = ", ".join(f"{name} {_type(values)}" for name, values in made.items())
         root.execute(f"CREATE TABLE {table} ({columns}); ALTER TABLE {table} OWNER TO {owner}".encode())
         with root.cursor().copy(f"COPY {table} FROM STDIN".encode()) as out:
@@ -82,10 +86,14 @@ def load(root: Root, owner: str, rows: dict[str, int]) -> Tables:
         root.execute(f"VACUUM ANALYZE {table}".encode())
         kept = {name: values for name, values in made.items() if name != MEASURES[table][0]}
         found.domains[table] = {
-            name: AGES if name == "age" and table == "cps" else tuple(sorted(map(str, set(values.tolist()))))
-            for name, values in kept.items()
+            name: AGES if name == "age" and table != "credit" else _values(values) for name, values in kept.items()
         }
+        found.optional[table] = frozenset(name for name, values in kept.items() if None in values.tolist())
     return found
+
+
+def _values(column: Any) -> tuple[str, ...]:
+    return tuple(sorted(map(str, set(column.tolist()) - {None})))
 
 
 def _type(values: Any) -> str:
@@ -113,8 +121,17 @@ def _credit(rows: int) -> dict[str, Any]:
     return {name: np.array(values) if name != "good_credit" else np.array(values, int) for name, values in columns}
 
 
+def _adult() -> dict[str, Any]:
+    """Each column of all 48,842 people; high_income: above 50,000."""
+    with gzip.open(ROOT / "demo/data/adult.csv.gz", "rt") as file:
+        lines = list(csv.DictReader(file))
+    found = {name: np.array([line[name] or None for line in lines], object) for name in OF_ADULT.split()}
+    found["age"] = found["age"].astype(int)
+    return {**found, "high_income": np.array([int(line["income"] == ">50K") for line in lines])}
+
+
 def policy(tables: Tables, dataset: str) -> str:
-    """The owner's calls: a Rényi dataset with both tables."""
+    """The owner's calls: a Rényi dataset with all tables."""
     calls = [f"CALL dp.create_dataset('{dataset}', epsilon => 1000, accountant => 'renyi', delta => 1e-6)"]
     for table, columns in tables.domains.items():
         measure, low, high = MEASURES[table]
@@ -125,7 +142,10 @@ def policy(tables: Tables, dataset: str) -> str:
         for name, values in columns.items():
             listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
             how = "edges" if values is AGES else "domain"
-            calls.append(f"CALL dp.describe_column('{table}', '{name}', {how} => ARRAY[{listed}], nullable => false)")
+            nullable = str(name in tables.optional[table]).lower()
+            calls.append(
+                f"CALL dp.describe_column('{table}', '{name}', {how} => ARRAY[{listed}], nullable => {nullable})"
+            )
         calls.append(f"CALL dp.publish('{table}')")
     return ";\n".join([*calls, f"CALL dp.allot('alice', '{dataset}', epsilon => 1000)"])
 
@@ -136,7 +156,8 @@ def space(tables: Tables, asked: Asked, most: int) -> Space:
     for name in tables.attributes(asked.table, asked.key):
         values = tables.domains[asked.table][name]
         kind = ("edges", None, values) if values is AGES else ("domain", values, None)
-        declared = ColumnPolicy(kind[0], domain=kind[1], edges=kind[2], nullable=False)
+        nullable = name in tables.optional[asked.table]
+        declared = ColumnPolicy(kind[0], domain=kind[1], edges=kind[2], nullable=nullable)
         oid, type_name = (23, "integer") if values is AGES else (25, "text")
         found.append(attribute(name, Column(name, oid, type_name, policy=declared), "r", asked.table))
     return Space(tuple(found), most)
@@ -155,19 +176,13 @@ def read(root: Root, tables: Tables, asked: Asked, most: int) -> tuple[str, Spac
     return sql, own, row[0]
 
 
-def exact(found: bytes, own: Space) -> tuple[list[Fraction], Cells]:
-    """The influence of every predicate, and what it is computed from."""
-    cells = unpacked(found, own, 2)
-    result = [Fraction(0)] * len(own)
-    for place, one in zip(cells.places, influences("avg", PAIR, cells.cells), strict=True):
-        result[place] = one
-    return result, cells.cells
-
-
-def bounds(asked: Asked) -> tuple[Fraction, Fraction]:
-    """(change, spread) of an influence by one row."""
+def bounds(asked: Asked, *, printed: bool = False) -> tuple[Fraction, Fraction]:
+    """(change, spread) of an influence by one row. printed: the paper's 16 A, and twice that."""
     _, low, high = MEASURES[asked.table]
     ends = Fraction(low), Fraction(high)
+    if printed:
+        change = sensitivity.of_the_paper("avg", PAIR, *ends)
+        return change, 2 * change
     return sensitivity.change("avg", PAIR, *ends), sensitivity.spread("avg", PAIR, *ends)
 
 
