@@ -180,6 +180,44 @@ def test_filters_with_thresholds_are_one_release(stack: Stack, alice: Analyst, s
     assert "matrix mechanism" in releases(alice)[0]
 
 
+F = filters("pay <= {}", range(100, 1000, 200))
+BY_REGION = [
+    f"SELECT region, {F} FROM earn GROUP BY region ORDER BY region DESC",
+    f"SELECT {F}, count(*), region FROM earn WHERE pay > 0 GROUP BY 7 HAVING count(*) > 100 ORDER BY region LIMIT 1",
+    f"SELECT region, s500 - s300 FROM (SELECT region, {F} FROM earn GROUP BY region) AS q ORDER BY 1",
+    f"SELECT upper(region), region = 'north', {F} FROM earn GROUP BY region HAVING sum(pay) > 1000 ORDER BY 1",
+    f"SELECT {F.replace('pay', 'fee')}, region <> 'north' AS b FROM earn WHERE pay >= 0 GROUP BY b ORDER BY b",
+]
+
+
+@pytest.mark.chance(fix_chance.union(fix_chance.deviations(12_000 / 708, 30), fix_chance.laplace(7 / 14, 200, 9)))
+@pytest.mark.parametrize("sql", BY_REGION, ids=range(len(BY_REGION)))
+def test_filters_with_thresholds_of_every_group_are_one_release(stack: Stack, alice: Analyst, sql: str) -> None:
+    """At 14 for the block a share is at least 2. HAVING, ORDER BY and LIMIT are PostgreSQL's, of about 1,500 rows a
+    group, or of 0."""
+    alice.conn.execute("SET dp.epsilon = 14")
+    check_like_postgres(stack, alice, sql)
+    assert len(releases(alice)) == 1
+    assert "matrix mechanism" in releases(alice)[0]
+    before = alice.left()
+    text = alice.explained(sql)
+    assert "considered: together, expected error" in text
+    assert "considered: each by itself, expected error" in text
+    alice.ask(sql)
+    assert alice.left() == before
+
+
+def test_bars_and_parameters_of_every_group(alice: Analyst) -> None:
+    arms = ", ".join(
+        "sum(pay) FILTER (WHERE pay < %s::int), dp_low(sum(pay) FILTER (WHERE pay < %s::int))" for _ in "123"
+    )
+    sql = f"SELECT region, {arms} FROM earn GROUP BY region ORDER BY region"
+    rows, _ = alice.ask(sql, 250, 250, 450, 450, 650, 650)
+    assert [row[0] for row in rows] == ["north", "south"]
+    assert "matrix mechanism" in releases(alice)[0]
+    assert all(row[place + 1] <= row[place] for row in rows for place in (1, 3, 5))
+
+
 def test_the_call_costs_what_its_arms_would(alice: Analyst) -> None:
     """Ten arms at 2 each; the same statement again, in another order, is free."""
     before = alice.left()

@@ -33,6 +33,8 @@ OWN = [[1] * 6, [1, 1, 1, -1, -1, -1], *([0] * k + [2] + [0] * (5 - k) for k in 
 CHOSEN = {"theta": "svt", "rho_split": 0.5}
 JOINED = ", predicate => 'deal.id = line.deal_id AND status = ''paid''', joins => '{audit.deal}'"
 TOGETHER = ",".join(f'"sum(age) FILTER (WHERE age <= {step})"' for step in (20, 40, 60, 80))
+OF_ALL = f"{TOGETHER},sum(age)"  # which the rows that are added are in
+BATCHES = ",".join(f'"sum(batch) FILTER (WHERE batch <= {step})"' for step in (5, 10, 20, 39))
 
 
 def running(relation: str, key: str, value: str, budget: str, alone: str) -> str:
@@ -50,8 +52,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"method": "sqm"})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": "wavelet", "aggregates": SUMS})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"method": "timm", "aggregates": SUMS})),
-        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "svt", "rho_split": 0.5})),
-        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "exponential", "rho_split": 0.5})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": "svt", "rho_split": 0.5})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": "exponential", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.6", {"theta": "recursive", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": 30})),
         (
@@ -73,6 +75,13 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": OWN, **ALONE, "method": "timm"})),
         (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {}, ", upper => 40")),
         (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {"aggregates": SUMS}, ", upper => 40")),
+        (A, "direct", f"dp_group_by('audit.pay', '{{stage}}', '{{{OF_ALL}}}', epsilon => 0.5)"),
+        (
+            A,
+            "direct",
+            f"dp_group_by('audit.pay', '{{insured,stage}}', '{{count(*),{OF_ALL},avg(age)}}', epsilon => 0.5)",
+        ),
+        (A, "cache", f"dp_group_by('audit.pay', '{{stage}}', '{{{OF_ALL}}}', epsilon => 0.5)"),
     ],
     "trade": [
         (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1", {})),
@@ -92,6 +101,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", running("sample", "width_bucket(batch, 0, 40, 8)", "batch", "rho => 0.02", "false")),
         (A, "direct", asked_of("sample", "batch", "'{5,39}'", "epsilon => 0.3", {"aggregates": SUMS})),
         (A, "direct", asked_of("sample", "batch", "'{5,20,39}'", "rho => 0.02", {}, ", by => 'lab'")),
+        (A, "direct", f"dp_group_by('audit.sample', '{{lab}}', '{{{BATCHES},count(*)}}', rho => 0.02)"),
     ],
     "web": [
         (A, "direct", asked_of("event", "size", "'{10,50,1000}'", "rho => 0.05", {})),
@@ -114,6 +124,7 @@ CAUGHT = [
     ("pay", "overlapping_buckets", "sensitivity", (0,)),
     ("pay", "strategy_from_data", "draws", (0, 3)),
     ("pay", "groups_of_small_values", "sensitivity", (14,)),
+    ("pay", "a_row_in_every_group", "sensitivity", (25,)),
 ]
 
 

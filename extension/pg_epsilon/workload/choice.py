@@ -54,14 +54,20 @@ class Batched(Joint):
     def expected_error(self) -> None:
         return None
 
-    def texts(self, raw: Sequence[int]) -> list[str | None]:
+    def texts(self, raw: Sequence[int], first: Sequence[int]) -> list[str | None]:
         """The sum of every query (estimators.Joint): where a block's sums are answered together."""
-        return [_text_of(row[3]) for row in shown.rows(raw, self.measure, Decimal("0.95"))]
+        return [_text_of(row[3]) for row in self._rows(raw, first, Decimal("0.95"))]
 
-    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]:
+    def all_bars(self, raw: Sequence[int], first: Sequence[int], confidence: Decimal) -> list[Bar]:
         """(low, high, standard error) of every query's sum."""
-        rows = shown.rows(raw, self.measure, confidence)
+        rows = self._rows(raw, first, confidence)
         return [(_text_of(row[7]), _text_of(row[8]), _text_of(row[6])) for row in rows]
+
+    def _rows(self, raw: Sequence[int], first: Sequence[int], confidence: Decimal) -> list[list[str | int | None]]:
+        """The rows of one group, which is the first one where both are the same object or equal."""
+        drawn = read(first, self.measure)
+        group = drawn if raw == first else replace(drawn, answers=tuple(raw[1:]))
+        return shown.rows_of([group], self.measure, confidence)[0]
 
 
 def choose(request: Request, workload: Workload, only: str | None = None) -> Choice:

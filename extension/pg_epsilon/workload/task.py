@@ -36,7 +36,8 @@ class WorkloadTask(Task[Workload]):
             return None
         if head.keys:
             runs = compile_running(head.document, head.keys, head.aggregates, head.fold)
-            return Runs(runs) if runs else None
+            if runs:
+                return Runs(runs)
         if len(head.aggregates) < LEAST:
             return None
         return recognise(members.items(head.document.get("aggregates"), "aggregates"), head.aggregates, head.fold)
