@@ -28,6 +28,14 @@ CALL dp.describe_column('earn', 'region', domain => '{north,south}', nullable =>
 CALL dp.publish('earn');
 CALL dp.allot('alice', 'earn', epsilon => 1000);
 CALL dp.allot('bob', 'earn', epsilon => 1000);
+CREATE TABLE trips AS SELECT id, id % 1000 AS person, pay, region FROM earn WHERE id <= 3000;
+ALTER TABLE trips ADD PRIMARY KEY (id);
+CALL dp.create_dataset('trips', unit => 'user', epsilon => 1000);
+CALL dp.protect('trips', 'trips', unit_column => 'person', max_rows_per_unit => 3, max_rows => 10000);
+CALL dp.describe_column('trips', 'pay', bounds => '{0,1001}');
+CALL dp.describe_column('trips', 'region', domain => '{north,south}', nullable => false);
+CALL dp.publish('trips');
+CALL dp.allot('alice', 'trips', epsilon => 1000);
 """
 # At epsilon 2 for each arm no sum is expected to be further off than one alone, 1001 / 2 * sqrt(2) = 708: NEAR is 17 of
 # that, and a Laplace variable is that far off with probability e^-24.
@@ -205,6 +213,32 @@ def test_filters_with_thresholds_of_every_group_are_one_release(stack: Stack, al
     assert "considered: each by itself, expected error" in text
     alice.ask(sql)
     assert alice.left() == before
+
+
+OF_USERS = [
+    (union("pay <= {}", range(100, 900, 200)), 1),
+    (union("region = 'north' AND pay > {}", range(100, 900, 200), " AND pay >= 0"), 1),
+    (f"SELECT count(*), {F}, sum(pay) FROM earn", 1),
+    (f"SELECT region, {F} FROM earn GROUP BY region ORDER BY region DESC", 1),
+    (f"SELECT region, {filters('pay BETWEEN {} AND 1000', range(100, 900, 200))} FROM earn GROUP BY 1 ORDER BY 1", 1),
+    (f"SELECT avg(pay), {filters('pay >= {}', range(100, 900, 200))} FROM earn", 1),
+    (union("pay BETWEEN {} AND 1000", range(100, 900, 200)).replace("sum(pay)", "sum(pay), avg(pay)"), 4),
+]
+
+
+# by itself a sum's share is at least 56 / 7: 3 * 1001 / 8 * sqrt(2) = 531
+@pytest.mark.chance(fix_chance.deviations(12_000 / 531, 12))
+@pytest.mark.parametrize(("sql", "calls"), OF_USERS, ids=range(len(OF_USERS)))
+def test_sums_of_users_are_one_release(stack: Stack, alice: Analyst, sql: str, calls: int) -> None:
+    """A user owns three rows here, so that nothing is clamped. Of arms whose rows are capped, after WHERE, each is
+    asked by itself: a FILTER is applied after the cap."""
+    alice.conn.execute(f"SET dp.epsilon = {20 if 'UNION' in sql else 56}".encode())
+    of_users = sql.replace("FROM earn", "FROM trips")
+    check_like_postgres(stack, alice, of_users)
+    told = releases(alice)
+    assert (len(told), "matrix mechanism" in told[0]) == (calls, calls == 1)
+    explained = alice.explained(of_users)
+    assert ("considered: together, expected error" in explained) == (calls == 1)
 
 
 def test_bars_and_parameters_of_every_group(alice: Analyst) -> None:

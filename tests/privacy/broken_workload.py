@@ -137,6 +137,21 @@ def groups_of_small_values(replace: Replace) -> None:
     replace(running, "on_lattice", lambda strategy, weights, rows: sound(strategy, [1] * len(weights), rows))
 
 
+def totals_of_one_row(replace: Replace) -> None:
+    """Nested sums of users: a total is clamped to several rows, the noise is scaled for one (composition.md §2.2)."""
+    sound = parts.nested
+
+    def one_row(workload: Any, reads: Any) -> Any:
+        found = sound(workload, reads)
+        if found is None:
+            return None
+        whole, read = found
+        one = dataclasses.replace(whole.lattice, high=workload.lattice.high)
+        return dataclasses.replace(whole, lattice=one), read
+
+    replace(parts, "nested", one_row)
+
+
 def a_row_in_every_group(replace: Replace) -> None:
     """Every group is shown the sums of all rows, and the noise is scaled for a row in one (sum-workloads.md §8.6)."""
     sound = batch.cores
@@ -168,5 +183,6 @@ CONTROLS: dict[str, Callable[[Replace], None]] = {
         strategy_from_data,
         groups_of_small_values,
         a_row_in_every_group,
+        totals_of_one_row,
     )
 }
