@@ -131,6 +131,24 @@ def test_running_sums_over_buckets(stack: Stack, alice: Analyst, sql: str) -> No
     assert "considered: each by itself" in alice.explained(sql)
 
 
+@pytest.mark.chance(fix_chance.deviations(12_000 / (3 * 1001 / 60 * math.sqrt(2 * 24)), 150))
+@pytest.mark.parametrize("sql", RUNNING[:5], ids=range(5))
+def test_running_sums_of_users(stack: Stack, alice: Analyst, sql: str) -> None:
+    """Of at most three rows of a user, which are all that she owns here; of up to twenty-four groups, each with noise
+    of its own no further off than 3 * 1001 / 60 * sqrt(2 * 24)."""
+    alice.conn.execute("SET dp.epsilon = 60")
+    of_users = sql.replace("FROM earn", "FROM trips")
+    rows, _ = alice.ask(of_users)
+    with stack.cluster.connect() as conn:
+        expected = conn.execute(of_users.encode()).fetchall()
+    width = 2 if "PARTITION" in sql else 1
+    found = {row[:width]: row[width:] for row in rows}
+    for row in expected:
+        for value, true in zip(found[row[:width]], row[width:], strict=True):
+            assert abs(value - true) <= NEAR, (rows, expected)
+    assert any("running sums" in one for one in alice.said)
+
+
 def test_running_sums_stay_apart_with_the_setting(alice: Analyst) -> None:
     alice.conn.execute("SET dp.workloads = off")
     alice.ask(RUNNING[0])

@@ -152,6 +152,12 @@ def totals_of_one_row(replace: Replace) -> None:
     replace(parts, "nested", one_row)
 
 
+def running_of_one_row(replace: Replace) -> None:
+    """Running sums: several rows of a user count, and the noise is scaled for one (composition.md §2.2)."""
+    sound = running.RunningSums
+    replace(running, "RunningSums", lambda *facts: sound(*facts[:-1], 1))
+
+
 def a_row_in_every_group(replace: Replace) -> None:
     """Every group is shown the sums of all rows, and the noise is scaled for a row in one (sum-workloads.md §8.6)."""
     sound = batch.cores
@@ -184,5 +190,6 @@ CONTROLS: dict[str, Callable[[Replace], None]] = {
         groups_of_small_values,
         a_row_in_every_group,
         totals_of_one_row,
+        running_of_one_row,
     )
 }

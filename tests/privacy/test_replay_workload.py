@@ -98,6 +98,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", f"dp_group_by('audit.line', '{{sku}}', '{{{ITEMS}}}', epsilon => 0.5)"),
         (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS}}}', epsilon => 0.5)"),
         (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS},avg(qty)}}', epsilon => 0.5)"),
+        (A, "direct", running("line", "width_bucket(qty, 0, 6, 3)", "qty", "epsilon => 0.5", "false")),
     ],
     "lab": [
         (A, "direct", asked_of("sample", "batch", "'{5,10,20,39}'", "rho => 0.02", {})),
@@ -115,6 +116,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("event", "size", "'{50,4000}'", "rho => 0.1", CHOSEN, ", per => 'user'")),
         (A, "direct", f"dp_group_by('audit.event', '{{kind}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
         (A, "direct", f"dp_group_by('audit.event', '{{}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
+        (A, "direct", running("event", "width_bucket(size, 0, 1000, 5)", "size", "rho => 0.05", "true")),
     ],
 }
 # What each control is seen by: the places of those questions in the session.
@@ -136,6 +138,7 @@ CAUGHT = [
     ("trade", "totals_of_one_row", "sensitivity", (10,)),
     ("trade", "every_row_counts", "sensitivity", (11,)),
     ("web", "totals_of_one_row", "sensitivity", (5,)),
+    ("trade", "running_of_one_row", "sensitivity", (12,)),
 ]
 
 

@@ -27,16 +27,13 @@ class WorkloadTask(Task[Workload]):
         return compile_workload(head.document, lattice, head.source.kappa)
 
     def joint(self, head: Head) -> Together | Runs | None:
-        """Which sums of a block are one workload, unless dp.workloads is off. DP005.
-
-        Running sums: of rows of one relation alone.
-        """
+        """Which sums of a block are one workload, unless dp.workloads is off. DP005."""
         wanted = str(head.settings.get("dp.workloads") or "on").strip().lower()
         if wanted not in ("on", "off", "true", "false", "yes", "no", "1", "0"):
             raise DPError(OUT_OF_RANGE, "dp.workloads must be on or off", "SET dp.workloads = on")
         if wanted not in ("on", "true", "yes", "1") or head.document.get("workload") is not None:
             return None
-        if head.keys and not head.source.has_user_units:
+        if head.keys:
             runs = compile_running(head.document, head.keys, head.aggregates, head.fold)
             if runs:
                 return Runs(runs)
