@@ -110,12 +110,13 @@ def test_what_is_no_workload_stays_apart(why: str, members: dict[str, Any]) -> N
     assert "FROM (" in (plan.statement or "")
 
 
-def test_more_groups_than_an_answer_has_room_for_stay_apart() -> None:
-    """A million cells of groups by queries and buckets is the most; each sum by itself has no such limit."""
-    codes = column("code", "integer", 23, kind="bounds", lower="1", upper="70000")
-    columns = [*document()["columns"], PAY, codes]
+@pytest.mark.parametrize(("codes", "together"), [(9_999, True), (10_000, False)])
+def test_more_groups_than_are_soon_shown_stay_apart(codes: int, together: bool) -> None:
+    """50,000 sums of all groups are the most: five of each code, and of NULL."""
+    code = column("code", "integer", 23, kind="bounds", lower="1", upper=str(codes))
+    columns = [*document()["columns"], PAY, code]
     plan = planned(row_policy(columns=columns), aggregates=SUMS, keys=["code"], budget={"epsilon": "1"})
-    assert plan.joint is None
+    assert (plan.joint is not None) == together
 
 
 def test_the_order_of_keys_and_sums_is_no_other_question() -> None:

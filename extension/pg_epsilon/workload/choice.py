@@ -24,6 +24,7 @@ from pg_epsilon.workload.nested import Totals, nested
 from pg_epsilon.workload.statement import edges_of, statement
 from pg_epsilon.workload.thresholds import threshold
 
+MOST_TOGETHER = 50_000  # sums of all groups of a block: each takes longer to show than one with noise of its own
 UNDECLARED_ROWS = 2**30  # what the lattice has room for where max_rows is not declared
 
 
@@ -136,7 +137,7 @@ def together(request: Request, workload: Workload, separate: Sequence[Choice]) -
     alone = [choice.estimator for choice in separate]
     if request.mechanism != "auto" or request.budget.kind not in ("epsilon", "rho"):
         return None
-    if not all(isinstance(one, Number) for one in alone):
+    if not all(isinstance(one, Number) for one in alone) or request.cells * len(workload.rows) > MOST_TOGETHER:
         return None
     try:
         choice = _alike(request, workload, separate)
