@@ -35,8 +35,8 @@ def shown(
         "request_id": request_id,
         **({"release": released.text_of(request_id, request.places, request.numbers)} if request.keys else {}),
         **_columns([request.keys[place].name for place in request.places], [a.name for a in request.aggregates]),
-        "rows": [[*groups[number], *plan.texts(raw[number])] for number in order],
-        **({"bars": [plan.bars(raw[number]) for number in order]} if request.bars else {}),
+        "rows": [[*groups[number], *plan.texts(raw[number], cell)] for number in order],
+        **({"bars": [plan.bars(raw[number], cell) for number in order]} if request.bars else {}),
         **tasks.presented(plan, raw, groups, joint=plan.joint is not None),
         "notice": describe(plan, path=path, left=left, as_of=as_of, raw=cell),
     }
@@ -45,7 +45,8 @@ def shown(
 def stored(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
     """What `again` needs beside the integers, as JSON (docs/internals.md §1): a block's estimators.
 
-    Of a kind of question, and of a release for several aggregates, values and members as they are shown now.
+    Of a kind of question, and of a release for several aggregates, values and members as they are shown now; of the
+    latter bars too, by which groups are compared and explained.
     """
     request, joint = plan.request, plan.joint is not None
     told = tasks.described(plan, raw[0] if raw else [], joint=joint)
@@ -68,8 +69,8 @@ def stored(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
     groups = _groups([key.domain for key in request.keys], request.places)
     return {
         **found,
-        "values": [plan.texts(values) for values in raw],
-        **({"bars": [plan.bars(values) for values in raw]} if request.bars else {}),
+        "values": [plan.texts(values, raw[0]) for values in raw],
+        **({"bars": [plan.bars(values, raw[0]) for values in raw]} if request.bars or joint else {}),
         "members": tasks.kept(plan, tasks.presented(plan, raw, groups, joint=joint)),
     }
 

@@ -26,7 +26,7 @@ from pg_epsilon.mechanisms.task import Reserving
 from pg_epsilon.query.aggregates import UNITS, Aggregate
 from pg_epsilon.query.released import Free
 from pg_epsilon.query.request import Request, canonical_text, timeless_text
-from pg_epsilon.query.statistics import Statistic, columns, needs_row_cap, statement
+from pg_epsilon.query.statistics import Statistic, beside, columns, needs_row_cap, statement
 
 MAX_RELEASED = 4_000_000  # integers of one release: cells times what each of their measures releases
 FREE_PATHS = ("cache", "declared domain", "paid before", "stored release")
@@ -114,13 +114,13 @@ class Plan:
         """What it did cost."""
         return amounts_text(self.charges, self.unused(raw))
 
-    def texts(self, raw: Sequence[int]) -> list[str | None]:
-        """The values of one group, an aggregate each, from its released integers."""
-        return self.presentation.texts(raw)
+    def texts(self, raw: Sequence[int], first: Sequence[int] | None = None) -> list[str | None]:
+        """The values of one group, an aggregate each, from its released integers; first: those of the first group."""
+        return self.presentation.texts(raw, first)
 
-    def bars(self, raw: Sequence[int]) -> list[Bar]:
-        """(low, high, standard error) of one group, an aggregate each."""
-        return self.presentation.bars(raw, self.request.confidence)
+    def bars(self, raw: Sequence[int], first: Sequence[int] | None = None) -> list[Bar]:
+        """(low, high, standard error) of one group, an aggregate each; first: as of `texts`."""
+        return self.presentation.bars(raw, self.request.confidence, first)
 
     def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
         """What was reserved for an answer that a released bit did not ask for (composition.md §4)."""
@@ -200,6 +200,8 @@ def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence
     others = [one for choice in choices if choice.statement is None for one in choice.statistics]
     if own is None or not others:
         return own if own is not None or not choices else statement(request, statistics)
+    if request.keys:
+        return beside(len(request.keys), sum(one.width for one in others), statement(request, others), own)
     return f"SELECT * FROM ({statement(request, others)}) AS r CROSS JOIN ({own}) AS w"
 
 

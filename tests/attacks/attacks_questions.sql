@@ -35,6 +35,24 @@ SELECT sum(sex) FROM people
 SELECT sum(sex::int) FROM people
 == sum filtered by a quotient | proxy DP003, direct 42501
 SELECT sum(age) FILTER (WHERE 1 / (age - 37) > 0) FROM people
+== sums over thresholds of every group | proxy ok, direct 42501 | charged <=1
+SET dp.epsilon = 0.01
+---
+SELECT sex, sum(income) FILTER (WHERE income <= 20000), sum(income) FILTER (WHERE income <= 50000), sum(income) FROM people WHERE age > 24 GROUP BY sex HAVING sum(income) > 0
+== sums over thresholds of every group, one by a quotient | proxy DP003, direct 42501
+SELECT sex, sum(age) FILTER (WHERE age <= 20), sum(age) FILTER (WHERE age <= 30), sum(age), sum(age) FILTER (WHERE 1 / (age - 37) > 0) FROM people GROUP BY sex
+== sums over thresholds of every group, of an exploding value | proxy DP003, direct 42501
+SELECT sex, sum(1 / (age - 37)) FILTER (WHERE age <= 20), sum(1 / (age - 37)) FILTER (WHERE age <= 30), sum(1 / (age - 37)) FROM people GROUP BY sex
+== sums over thresholds by an undeclared key | proxy DP004, direct 42501
+SELECT score, sum(age) FILTER (WHERE age <= 20), sum(age) FILTER (WHERE age <= 30), sum(age) FROM people GROUP BY score
+== sums of users over thresholds | proxy ok, direct 42501 | charged <=1
+SET dp.epsilon = 0.01
+---
+SELECT count(*), sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FILTER (WHERE CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END <= 1), sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FILTER (WHERE CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END <= 3), sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FROM orders WHERE placed > '2024-01-24'
+== sums of users over thresholds of every group | proxy ok, direct 42501 | charged <=1
+SET dp.epsilon = 0.01
+---
+SELECT status, sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FILTER (WHERE CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END <= 1), sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FILTER (WHERE CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END = 2), sum(CASE WHEN status = 'paid' THEN 4 WHEN status = 'sent' THEN 2 ELSE 1 END) FROM orders WHERE placed > '2024-01-24' GROUP BY status
 == sum of CASE with an exploding branch | proxy DP003, direct 42501
 SELECT sum(CASE WHEN age = 36 THEN 1 / (age - 37) ELSE 0 END) FROM people
 == sum of distinct | proxy DP003, direct 42501

@@ -28,6 +28,14 @@ CALL dp.describe_column('earn', 'region', domain => '{north,south}', nullable =>
 CALL dp.publish('earn');
 CALL dp.allot('alice', 'earn', epsilon => 1000);
 CALL dp.allot('bob', 'earn', epsilon => 1000);
+CREATE TABLE trips AS SELECT id, id % 1000 AS person, pay, region FROM earn WHERE id <= 3000;
+ALTER TABLE trips ADD PRIMARY KEY (id);
+CALL dp.create_dataset('trips', unit => 'user', epsilon => 1000);
+CALL dp.protect('trips', 'trips', unit_column => 'person', max_rows_per_unit => 3, max_rows => 10000);
+CALL dp.describe_column('trips', 'pay', bounds => '{0,1001}');
+CALL dp.describe_column('trips', 'region', domain => '{north,south}', nullable => false);
+CALL dp.publish('trips');
+CALL dp.allot('alice', 'trips', epsilon => 1000);
 """
 # At epsilon 2 for each arm no sum is expected to be further off than one alone, 1001 / 2 * sqrt(2) = 708: NEAR is 17 of
 # that, and a Laplace variable is that far off with probability e^-24.
@@ -123,6 +131,24 @@ def test_running_sums_over_buckets(stack: Stack, alice: Analyst, sql: str) -> No
     assert "considered: each by itself" in alice.explained(sql)
 
 
+@pytest.mark.chance(fix_chance.deviations(12_000 / (3 * 1001 / 60 * math.sqrt(2 * 24)), 150))
+@pytest.mark.parametrize("sql", RUNNING[:5], ids=range(5))
+def test_running_sums_of_users(stack: Stack, alice: Analyst, sql: str) -> None:
+    """Of at most three rows of a user, which are all that she owns here; of up to twenty-four groups, each with noise
+    of its own no further off than 3 * 1001 / 60 * sqrt(2 * 24)."""
+    alice.conn.execute("SET dp.epsilon = 60")
+    of_users = sql.replace("FROM earn", "FROM trips")
+    rows, _ = alice.ask(of_users)
+    with stack.cluster.connect() as conn:
+        expected = conn.execute(of_users.encode()).fetchall()
+    width = 2 if "PARTITION" in sql else 1
+    found = {row[:width]: row[width:] for row in rows}
+    for row in expected:
+        for value, true in zip(found[row[:width]], row[width:], strict=True):
+            assert abs(value - true) <= NEAR, (rows, expected)
+    assert any("running sums" in one for one in alice.said)
+
+
 def test_running_sums_stay_apart_with_the_setting(alice: Analyst) -> None:
     alice.conn.execute("SET dp.workloads = off")
     alice.ask(RUNNING[0])
@@ -178,6 +204,70 @@ def test_filters_with_thresholds_are_one_release(stack: Stack, alice: Analyst, s
     check_like_postgres(stack, alice, sql)
     assert len(releases(alice)) == 1
     assert "matrix mechanism" in releases(alice)[0]
+
+
+F = filters("pay <= {}", range(100, 1000, 200))
+BY_REGION = [
+    f"SELECT region, {F} FROM earn GROUP BY region ORDER BY region DESC",
+    f"SELECT {F}, count(*), region FROM earn WHERE pay > 0 GROUP BY 7 HAVING count(*) > 100 ORDER BY region LIMIT 1",
+    f"SELECT region, s500 - s300 FROM (SELECT region, {F} FROM earn GROUP BY region) AS q ORDER BY 1",
+    f"SELECT upper(region), region = 'north', {F} FROM earn GROUP BY region HAVING sum(pay) > 1000 ORDER BY 1",
+    f"SELECT {F.replace('pay', 'fee')}, region <> 'north' AS b FROM earn WHERE pay >= 0 GROUP BY b ORDER BY b",
+]
+
+
+@pytest.mark.chance(fix_chance.union(fix_chance.deviations(12_000 / 708, 30), fix_chance.laplace(7 / 14, 200, 9)))
+@pytest.mark.parametrize("sql", BY_REGION, ids=range(len(BY_REGION)))
+def test_filters_with_thresholds_of_every_group_are_one_release(stack: Stack, alice: Analyst, sql: str) -> None:
+    """At 14 for the block a share is at least 2. HAVING, ORDER BY and LIMIT are PostgreSQL's, of about 1,500 rows a
+    group, or of 0."""
+    alice.conn.execute("SET dp.epsilon = 14")
+    check_like_postgres(stack, alice, sql)
+    assert len(releases(alice)) == 1
+    assert "matrix mechanism" in releases(alice)[0]
+    before = alice.left()
+    text = alice.explained(sql)
+    assert "considered: together, expected error" in text
+    assert "considered: each by itself, expected error" in text
+    alice.ask(sql)
+    assert alice.left() == before
+
+
+OF_USERS = [
+    (union("pay <= {}", range(100, 900, 200)), 1),
+    (union("region = 'north' AND pay > {}", range(100, 900, 200), " AND pay >= 0"), 1),
+    (f"SELECT count(*), {F}, sum(pay) FROM earn", 1),
+    (f"SELECT region, {F} FROM earn GROUP BY region ORDER BY region DESC", 1),
+    (f"SELECT region, {filters('pay BETWEEN {} AND 1000', range(100, 900, 200))} FROM earn GROUP BY 1 ORDER BY 1", 1),
+    (f"SELECT avg(pay), {filters('pay >= {}', range(100, 900, 200))} FROM earn", 1),
+    (union("pay BETWEEN {} AND 1000", range(100, 900, 200)).replace("sum(pay)", "sum(pay), avg(pay)"), 4),
+]
+
+
+# by itself a sum's share is at least 56 / 7: 3 * 1001 / 8 * sqrt(2) = 531
+@pytest.mark.chance(fix_chance.deviations(12_000 / 531, 12))
+@pytest.mark.parametrize(("sql", "calls"), OF_USERS, ids=range(len(OF_USERS)))
+def test_sums_of_users_are_one_release(stack: Stack, alice: Analyst, sql: str, calls: int) -> None:
+    """A user owns three rows here, so that nothing is clamped. Of arms whose rows are capped, after WHERE, each is
+    asked by itself: a FILTER is applied after the cap."""
+    alice.conn.execute(f"SET dp.epsilon = {20 if 'UNION' in sql else 56}".encode())
+    of_users = sql.replace("FROM earn", "FROM trips")
+    check_like_postgres(stack, alice, of_users)
+    told = releases(alice)
+    assert (len(told), "matrix mechanism" in told[0]) == (calls, calls == 1)
+    explained = alice.explained(of_users)
+    assert ("considered: together, expected error" in explained) == (calls == 1)
+
+
+def test_bars_and_parameters_of_every_group(alice: Analyst) -> None:
+    arms = ", ".join(
+        "sum(pay) FILTER (WHERE pay < %s::int), dp_low(sum(pay) FILTER (WHERE pay < %s::int))" for _ in "123"
+    )
+    sql = f"SELECT region, {arms} FROM earn GROUP BY region ORDER BY region"
+    rows, _ = alice.ask(sql, 250, 250, 450, 450, 650, 650)
+    assert [row[0] for row in rows] == ["north", "south"]
+    assert "matrix mechanism" in releases(alice)[0]
+    assert all(row[place + 1] <= row[place] for row in rows for place in (1, 3, 5))
 
 
 def test_the_call_costs_what_its_arms_would(alice: Analyst) -> None:

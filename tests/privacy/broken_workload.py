@@ -137,6 +137,43 @@ def groups_of_small_values(replace: Replace) -> None:
     replace(running, "on_lattice", lambda strategy, weights, rows: sound(strategy, [1] * len(weights), rows))
 
 
+def totals_of_one_row(replace: Replace) -> None:
+    """Nested sums of users: a total is clamped to several rows, the noise is scaled for one (composition.md §2.2)."""
+    sound = parts.nested
+
+    def one_row(workload: Any, reads: Any) -> Any:
+        found = sound(workload, reads)
+        if found is None:
+            return None
+        whole, read = found
+        one = dataclasses.replace(whole.lattice, high=workload.lattice.high)
+        return dataclasses.replace(whole, lattice=one), read
+
+    replace(parts, "nested", one_row)
+
+
+def running_of_one_row(replace: Replace) -> None:
+    """Running sums: several rows of a user count, and the noise is scaled for one (composition.md §2.2)."""
+    sound = running.RunningSums
+    replace(running, "RunningSums", lambda *facts: sound(*facts[:-1], 1))
+
+
+def a_row_in_every_group(replace: Replace) -> None:
+    """Every group is shown the sums of all rows, and the noise is scaled for a row in one (sum-workloads.md §8.6)."""
+    sound = batch.cores
+
+    def cores(texts: Any, how: Any, noise: Any, label: str) -> list[list[int]]:
+        cells: dict[str, tuple[int, int]] = {}
+        for part in ";".join(text for text in texts if text).split(";"):
+            cell, rows, total = part.split() if part else ("0", "0", "0")
+            before = cells.get(cell, (0, 0))
+            cells[cell] = before[0] + int(rows), before[1] + int(total)
+        whole = ";".join(f"{cell} {rows} {total}" for cell, (rows, total) in cells.items())
+        return sound([whole for _ in texts], how, noise, label)
+
+    replace(batch, "cores", cores)
+
+
 CONTROLS: dict[str, Callable[[Replace], None]] = {
     breaks.__name__: breaks
     for breaks in (
@@ -151,5 +188,8 @@ CONTROLS: dict[str, Callable[[Replace], None]] = {
         overlapping_buckets,
         strategy_from_data,
         groups_of_small_values,
+        a_row_in_every_group,
+        totals_of_one_row,
+        running_of_one_row,
     )
 }

@@ -33,6 +33,10 @@ OWN = [[1] * 6, [1, 1, 1, -1, -1, -1], *([0] * k + [2] + [0] * (5 - k) for k in 
 CHOSEN = {"theta": "svt", "rho_split": 0.5}
 JOINED = ", predicate => 'deal.id = line.deal_id AND status = ''paid''', joins => '{audit.deal}'"
 TOGETHER = ",".join(f'"sum(age) FILTER (WHERE age <= {step})"' for step in (20, 40, 60, 80))
+ITEMS = "sum(qty)," + ",".join(f'"sum(qty) FILTER (WHERE qty <= {step})"' for step in (1, 2, 4))
+SIZES = "sum(size)," + ",".join(f'"sum(size) FILTER (WHERE size <= {step})"' for step in (10, 50, 500))
+OF_ALL = f"{TOGETHER},sum(age)"  # which the rows that are added are in
+BATCHES = ",".join(f'"sum(batch) FILTER (WHERE batch <= {step})"' for step in (5, 10, 20, 39))
 
 
 def running(relation: str, key: str, value: str, budget: str, alone: str) -> str:
@@ -50,8 +54,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"method": "sqm"})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": "wavelet", "aggregates": SUMS})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"method": "timm", "aggregates": SUMS})),
-        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "svt", "rho_split": 0.5})),
-        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 1", {"theta": "exponential", "rho_split": 0.5})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": "svt", "rho_split": 0.5})),
+        (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": "exponential", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.6", {"theta": "recursive", "rho_split": 0.5})),
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"theta": 30})),
         (
@@ -73,6 +77,13 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("pay", "age", STEPS, "epsilon => 0.5", {"strategy": OWN, **ALONE, "method": "timm"})),
         (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {}, ", upper => 40")),
         (A, "direct", asked_of("pay", "age", BEYOND, "epsilon => 0.2", {"aggregates": SUMS}, ", upper => 40")),
+        (A, "direct", f"dp_group_by('audit.pay', '{{stage}}', '{{{OF_ALL}}}', epsilon => 0.5)"),
+        (
+            A,
+            "direct",
+            f"dp_group_by('audit.pay', '{{insured,stage}}', '{{count(*),{OF_ALL},avg(age)}}', epsilon => 0.5)",
+        ),
+        (A, "cache", f"dp_group_by('audit.pay', '{{stage}}', '{{{OF_ALL}}}', epsilon => 0.5)"),
     ],
     "trade": [
         (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1", {})),
@@ -84,6 +95,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("line", "price", "'{1,5,50}'", "epsilon => 1", CHOSEN, JOINED)),
         (A, "direct", asked_of("line", "price", "'{50,250}'", "epsilon => 1", {}, f"{JOINED}, per => 'user'")),
         (A, "DP004", asked_of("hit", "weight", "'{1,5}'", "epsilon => 1", {})),
+        (A, "direct", f"dp_group_by('audit.line', '{{sku}}', '{{{ITEMS}}}', epsilon => 0.5)"),
+        (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS}}}', epsilon => 0.5)"),
+        (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS},avg(qty)}}', epsilon => 0.5)"),
+        (A, "direct", running("line", "width_bucket(qty, 0, 6, 3)", "qty", "epsilon => 0.5", "false")),
     ],
     "lab": [
         (A, "direct", asked_of("sample", "batch", "'{5,10,20,39}'", "rho => 0.02", {})),
@@ -92,12 +107,16 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", running("sample", "width_bucket(batch, 0, 40, 8)", "batch", "rho => 0.02", "false")),
         (A, "direct", asked_of("sample", "batch", "'{5,39}'", "epsilon => 0.3", {"aggregates": SUMS})),
         (A, "direct", asked_of("sample", "batch", "'{5,20,39}'", "rho => 0.02", {}, ", by => 'lab'")),
+        (A, "direct", f"dp_group_by('audit.sample', '{{lab}}', '{{{BATCHES},count(*)}}', rho => 0.02)"),
     ],
     "web": [
         (A, "direct", asked_of("event", "size", "'{10,50,1000}'", "rho => 0.05", {})),
         (A, "direct", asked_of("event", "size", "'{10,50,1000}'", "rho => 0.05", {}, ", by => 'kind'")),
         (A, "direct", asked_of("event", "size", "'{50,4000}'", "rho => 0.05", {}, ", by => 'kind', per => 'user'")),
         (A, "direct", asked_of("event", "size", "'{50,4000}'", "rho => 0.1", CHOSEN, ", per => 'user'")),
+        (A, "direct", f"dp_group_by('audit.event', '{{kind}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
+        (A, "direct", f"dp_group_by('audit.event', '{{}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
+        (A, "direct", running("event", "width_bucket(size, 0, 1000, 5)", "size", "rho => 0.05", "true")),
     ],
 }
 # What each control is seen by: the places of those questions in the session.
@@ -114,6 +133,12 @@ CAUGHT = [
     ("pay", "overlapping_buckets", "sensitivity", (0,)),
     ("pay", "strategy_from_data", "draws", (0, 3)),
     ("pay", "groups_of_small_values", "sensitivity", (14,)),
+    ("pay", "a_row_in_every_group", "sensitivity", (25,)),
+    ("trade", "one_group_a_user", "sensitivity", (9,)),
+    ("trade", "totals_of_one_row", "sensitivity", (10,)),
+    ("trade", "every_row_counts", "sensitivity", (11,)),
+    ("web", "totals_of_one_row", "sensitivity", (5,)),
+    ("trade", "running_of_one_row", "sensitivity", (12,)),
 ]
 
 

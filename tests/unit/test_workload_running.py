@@ -15,10 +15,12 @@ from fix_seeded import Seeded
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.matrix.lattice import on_lattice
 from pg_epsilon.noise import current
+from pg_epsilon.plan import Plan
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.parse import parse_expression
 from pg_epsilon.workload.running import Grouped, RunningSums, _designs, _queries, core
 from pg_epsilon.workload.running_ask import Running, compile_running, group_weights
+from unit.policies import column, document, planned, row_policy, user_policy
 
 LATTICE = Lattice("x", 0, 1000, Fraction(1), whole=True)
 
@@ -32,6 +34,41 @@ class NoNoise:
     gaussian = laplace
 
 
+PAY = column("pay", "integer", 23, kind="bounds", lower="0", upper="1000")
+
+
+def asked(*, users: bool, shown: bool = True) -> Plan:
+    """A sum over ten buckets, two outside of them, and NULL; with running sums, or not."""
+    policy = user_policy if users else row_policy
+    running = [{"aggregate": 0, "key": 0, "descending": False, "alone": False}]
+    return planned(
+        policy(columns=[*document()["columns"], PAY], max_rows=10_000),
+        keys=["width_bucket(pay, 0, 1000, 10)"],
+        aggregates=["sum(pay)"],
+        budget={"epsilon": "1"},
+        running=running if shown else None,
+    )
+
+
+def test_a_users_rows_are_so_many_times_the_noise_of_one() -> None:
+    """Five rows of a user count, in any groups: the same strategy, five times the error, and still no further off than
+    every group with noise of its own."""
+    of_rows, of_users = asked(users=False).choices[0], asked(users=True).choices[0]
+    (rows,), (users,) = of_rows.estimator.measures, of_users.estimator.measures
+    assert isinstance(rows, RunningSums) and isinstance(users, RunningSums)
+    assert (rows.units, users.units, users.drawn) == (1, 5, rows.drawn)
+    errors = dict(of_users.candidates)
+    assert (of_users.estimator.expected_error() or 0) < (errors["each by itself"] or 0)
+    assert of_users.estimator.expected_error() == pytest.approx(5 * (of_rows.estimator.expected_error() or 0), rel=1e-4)
+    (alone,) = asked(users=True, shown=False).choices[0].estimator.measures
+    assert errors["each by itself"] == pytest.approx(
+        alone.l1 * 2**0.5 * (sum(range(1, 14)) / 13) ** 0.5,  # type: ignore[attr-defined]
+        rel=1e-3,
+    )
+    statement = asked(users=True).statement or ""
+    assert "rn <= 5" in statement and "LEAST(" in statement
+
+
 def measure(
     weights: tuple[int, ...],
     *,
@@ -41,13 +78,14 @@ def measure(
     place: int = 0,
     outer: int = 1,
     inner: int = 1,
+    units: int = 1,
 ) -> RunningSums:
     run = Running(0, 0, descending, alone, weights)
     inside = tuple(weight for weight in weights if weight)
     name, strategy, _ = _designs(_queries(weights, run), inside, rho is not None)[place]
     drawn = on_lattice(strategy, inside, 10_000)
     epsilon = None if rho else Decimal("0.5")
-    return RunningSums(outer, inner, weights, name, drawn, descending, epsilon, Decimal(rho) if rho else None)
+    return RunningSums(outer, inner, weights, name, drawn, descending, epsilon, Decimal(rho) if rho else None, units)
 
 
 WEIGHTS = [(0, 100, 200, 300, 1000), (5, 5, 5, 5, 5, 5, 5), (1, 1000), (0, 7, 7, 0, 9)]
@@ -78,15 +116,17 @@ def test_without_noise_every_group_has_its_sum(weights: tuple[int, ...], descend
     assert [one[0] for one in core([*exact], how, NoNoise(), "a1")] == exact  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("units", [1, 3])
 @pytest.mark.parametrize("rho", [None, "0.1"])
-def test_running_sums_are_as_near_as_predicted(rho: str | None) -> None:
+def test_running_sums_are_as_near_as_predicted(rho: str | None, units: int) -> None:
     """2,000 draws of a fixed seed: a mean square of n draws is within 7 sqrt(kurtosis / n) of its mean; the kurtosis of
-    sums of Laplace variables is at most 6, so 0.39. Released deviations are those of single groups."""
+    sums of Laplace variables is at most 6, so 0.39. Released deviations are those of single groups. units: of so many
+    rows of a user."""
     weights = (0, 100, 200, 300, 500, 1000)
-    how = measure(weights, rho=rho)
+    how = measure(weights, rho=rho, units=units)
     run = Running(0, 0, False, False, weights)
     factors = _designs(_queries(weights, run), weights[1:], rho is not None)[0][2]
-    variance = factors / (2 * float(rho)) if rho else factors * 2 / 0.25
+    variance = (factors / (2 * float(rho)) if rho else factors * 2 / 0.25) * units**2
     source = Seeded(20261127)
     drawn = [core([0] * 6, how, source, "a1") for _ in range(2_000)]
     groups = np.array([[cell[0] for cell in one] for one in drawn], dtype=float)

@@ -51,14 +51,17 @@ class Estimator(Protocol):
 
 
 class Joint(ABC):
-    """One release for all aggregates of a block, in their order."""
+    """One release for several aggregates of a block, in their order.
+
+    raw: the released integers of one group; first: those of the first group, which say what all groups share.
+    """
 
     @abstractmethod
-    def texts(self, raw: Sequence[int]) -> list[str | None]:
+    def texts(self, raw: Sequence[int], first: Sequence[int]) -> list[str | None]:
         """Their values."""
 
     @abstractmethod
-    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]:
+    def all_bars(self, raw: Sequence[int], first: Sequence[int], confidence: Decimal) -> list[Bar]:
         """Their error bars."""
 
 

@@ -45,19 +45,30 @@ class Presentation:
         """The released integers of one group, by estimator."""
         return [(one, raw[start:end]) for one, start, end in self._ends]
 
-    def texts(self, raw: Sequence[int]) -> list[str | None]:
-        """The values of one group, an aggregate each, from its released integers."""
+    def texts(self, raw: Sequence[int], first: Sequence[int] | None = None) -> list[str | None]:
+        """The values of one group, an aggregate each, from its released integers.
+
+        first: those of the first group, which say what all groups of a joint release share; None: it is this one.
+        """
         parts = self.parts(raw)
         values = [one.present(part) for one, part in parts]
         found = [values[place] for place in self.places]
-        return found if self.joint is None else self._with(found, self.joint.texts(parts[-1][1]))
+        if self.joint is None:
+            return found
+        return self._with(found, self.joint.texts(parts[-1][1], self._last(raw, first)))
 
-    def bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]:
-        """(low, high, standard error) of one group, an aggregate each."""
+    def bars(self, raw: Sequence[int], confidence: Decimal, first: Sequence[int] | None = None) -> list[Bar]:
+        """(low, high, standard error) of one group, an aggregate each; first: as of `texts`."""
         parts = self.parts(raw)
         bars = [one.bars(part, confidence) for one, part in parts]
         found = [bars[place] for place in self.places]
-        return found if self.joint is None else self._with(found, self.joint.all_bars(parts[-1][1], confidence))
+        if self.joint is None:
+            return found
+        return self._with(found, self.joint.all_bars(parts[-1][1], self._last(raw, first), confidence))
+
+    def _last(self, raw: Sequence[int], first: Sequence[int] | None) -> Sequence[int]:
+        """What the joint release says of all groups."""
+        return self.parts(raw if first is None else first)[-1][1]
 
     def _with(self, found: list[T], several: Sequence[T]) -> list[T]:
         """What is said of each aggregate, with the joint release's own of its members."""

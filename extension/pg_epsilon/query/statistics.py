@@ -327,6 +327,19 @@ def collect(
     return found
 
 
+def beside(keys: int, integers: int, counted: str, own: str) -> str:
+    """Two statements over the same groups as one: keys, integers a1.. of the first, the text b of the second.
+
+    A group that only one of them has gets zeros, or no text. Keys may be NULL, by which no full join is possible.
+    """
+    names = [f"k{i}" for i in range(1, keys + 1)]
+    columns = [f"a{i}" for i in range(1, integers + 1)]
+    first = f"SELECT {', '.join([*names, *columns])}, NULL::text AS b FROM ({counted}) AS r"
+    second = f"SELECT {', '.join([*names, *('NULL' for _ in columns)])}, b FROM ({own}) AS w"
+    shown = [*names, *(f"coalesce(max({name}), 0) AS {name}" for name in columns), "max(b) AS b"]
+    return f"SELECT {', '.join(shown)} FROM ({first} UNION ALL {second}) AS s{_group_by(names)}"
+
+
 def _names(request: Request) -> list[str]:
     return [f"k{i}" for i in range(1, len(request.keys) + 1)]
 

@@ -48,7 +48,10 @@ class Batch:
     rho: Decimal | None
     groups: int = 1
 
-    width = 1  # one column: the statement's text
+    @property
+    def width(self) -> int:
+        """How many integers of a group are read: one, which is the statement's text."""
+        return 1
 
     @property
     def released(self) -> int:

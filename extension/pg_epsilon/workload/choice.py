@@ -20,9 +20,11 @@ from pg_epsilon.workload import shown
 from pg_epsilon.workload.ask import MAX_CELLS, Workload
 from pg_epsilon.workload.batch import Batch, read, read_all
 from pg_epsilon.workload.designs import variance
+from pg_epsilon.workload.nested import Totals, nested
 from pg_epsilon.workload.statement import edges_of, statement
 from pg_epsilon.workload.thresholds import threshold
 
+MOST_TOGETHER = 50_000  # sums of all groups of a block: each takes longer to show than one with noise of its own
 UNDECLARED_ROWS = 2**30  # what the lattice has room for where max_rows is not declared
 
 
@@ -54,14 +56,20 @@ class Batched(Joint):
     def expected_error(self) -> None:
         return None
 
-    def texts(self, raw: Sequence[int]) -> list[str | None]:
+    def texts(self, raw: Sequence[int], first: Sequence[int]) -> list[str | None]:
         """The sum of every query (estimators.Joint): where a block's sums are answered together."""
-        return [_text_of(row[3]) for row in shown.rows(raw, self.measure, Decimal("0.95"))]
+        return [_text_of(row[3]) for row in self._rows(raw, first, Decimal("0.95"))]
 
-    def all_bars(self, raw: Sequence[int], confidence: Decimal) -> list[Bar]:
+    def all_bars(self, raw: Sequence[int], first: Sequence[int], confidence: Decimal) -> list[Bar]:
         """(low, high, standard error) of every query's sum."""
-        rows = shown.rows(raw, self.measure, confidence)
+        rows = self._rows(raw, first, confidence)
         return [(_text_of(row[7]), _text_of(row[8]), _text_of(row[6])) for row in rows]
+
+    def _rows(self, raw: Sequence[int], first: Sequence[int], confidence: Decimal) -> list[list[str | int | None]]:
+        """The rows of one group, which is the first one where both are the same object or equal."""
+        drawn = read(first, self.measure)
+        group = drawn if raw == first else replace(drawn, answers=tuple(raw[1:]))
+        return shown.rows_of([group], self.measure, confidence)[0]
 
 
 def choose(request: Request, workload: Workload, only: str | None = None) -> Choice:
@@ -70,11 +78,8 @@ def choose(request: Request, workload: Workload, only: str | None = None) -> Cho
     DP004 without a cap on a user's rows, DP005 for a budget that does not fit.
     """
     users, units = request.source.has_user_units, _units(request, workload)
-    first, epsilon, rho = _split(request, workload)
-    ways = threshold(workload.options, workload.lattice.high, workload.lattice.step, units, first)
-    rows = max((p.max_rows or UNDECLARED_ROWS for p in request.source.relations), default=UNDECLARED_ROWS)
-    measure = Batch(workload, ways, units, rows, epsilon, rho, request.cells)
-    _check(measure)
+    measure = _measure(request, workload, units)
+    ways = measure.threshold
     warnings = [f"at most {units} rows of each unit are summed (bias unknown)"] if users and units else []
     if workload.per == "user":
         warnings = [f"each unit's total is cut at {float(workload.lattice.high * workload.lattice.step):g}"]
@@ -84,6 +89,17 @@ def choose(request: Request, workload: Workload, only: str | None = None) -> Cho
         warnings=tuple(warnings),
         statement=statement(workload, request.source, edges_of(workload, ways.grid), only, request.keys),
     )
+
+
+def _measure(request: Request, workload: Workload, units: int) -> Batch:
+    """What is drawn; DP005 where its scales do not exist."""
+    first, epsilon, rho = _split(request, workload)
+    ways = threshold(workload.options, workload.lattice.high, workload.lattice.step, units, first)
+    rows = max((p.max_rows or UNDECLARED_ROWS for p in request.source.relations), default=UNDECLARED_ROWS)
+    kind = Totals if workload.per == "total" else Batch
+    measure = kind(workload, ways, units, rows, epsilon, rho, request.cells)
+    _check(measure)
+    return measure
 
 
 def _units(request: Request, workload: Workload) -> int:
@@ -115,22 +131,20 @@ def together(request: Request, workload: Workload, separate: Sequence[Choice]) -
     """One release for a block's sums, if no sum is expected to be further off than by itself; else None.
 
     Decided by public facts: the root mean square of each sum's error, with the whole budget for one strategy, against
-    that with an equal share for each different sum. Only where the mechanism was left to `auto`.
+    that with an equal share for each different sum. Only where the mechanism was left to `auto`. separate: of each
+    query the choice by itself, whose sums have the same meaning: rows capped alike, or totals clamped alike.
     """
     alone = [choice.estimator for choice in separate]
     if request.mechanism != "auto" or request.budget.kind not in ("epsilon", "rho"):
         return None
-    if not all(isinstance(one, Number) for one in alone):
+    if not all(isinstance(one, Number) for one in alone) or request.cells * len(workload.rows) > MOST_TOGETHER:
         return None
-    filters = [a.filter for a in request.aggregates]
-    # A value beyond the declared bounds is clamped for the sum, and told by the filters as it is.
-    only = " OR ".join(f"({one})" for one in dict.fromkeys(filters)) if all(filters) else None
     try:
-        choice = choose(request, workload, only)
+        choice = _alike(request, workload, separate)
     except DPError:  # no room on the lattice for one release: the sums by themselves may have it
         return None
-    measure = choice.estimator.measures[0]
-    if not isinstance(measure, Batch):
+    measure = None if choice is None else choice.estimator.measures[0]
+    if choice is None or not isinstance(measure, Batch):
         return None
     design = measure.best(measure.threshold.grid[-1])
     largest = min(one.measure.deviation() for one in alone if isinstance(one, Number))
@@ -141,6 +155,25 @@ def together(request: Request, workload: Workload, separate: Sequence[Choice]) -
     both = (("together", own), ("each by itself", largest))
     candidates = tuple((name, Fraction(round(error * step * 1000), 1000)) for name, error in both)
     return replace(choice, candidates=candidates, why="no sum is expected to be further off than by itself")
+
+
+def _alike(request: Request, workload: Workload, separate: Sequence[Choice]) -> Choice | None:
+    """One release whose sums mean what they mean by themselves (composition.md §2.3), or None.
+
+    Of users, by themselves: rows beyond the cap are dropped where there are groups, or aggregates beside that need it;
+    else each sum's total of a user is clamped.
+    """
+    reads = [read for choice in separate for read in choice.statistics]
+    if request.source.has_user_units and not all(read.by_rows for read in reads):
+        found = nested(workload, reads)
+        if found is None:
+            return None
+        whole, read = found
+        return Choice(Batched(_measure(request, whole, 1)), read)
+    filters = [a.filter for a in request.aggregates]
+    # A value beyond the declared bounds is clamped for the sum, and told by the filters as it is.
+    only = " OR ".join(f"({one})" for one in dict.fromkeys(filters)) if all(filters) else None
+    return choose(request, workload, only)
 
 
 def _split(request: Request, workload: Workload) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
@@ -195,6 +228,11 @@ def document(
     found = shown.rows_of(drawn, measure, confidence)
     rows = [[*row, *group] for group, rows in zip(groups, found, strict=True) for row in rows]
     return {"rows": rows, **({"errors": shown.errors(measure, drawn[0].theta)} if errors else {})}
+
+
+def is_of_rows(measure: Measure) -> bool:
+    """Whether each row is a value, of which a user's first ones count."""
+    return isinstance(measure, Batch) and measure.workload.per == "row"
 
 
 def told(measure: Measure, raw: Sequence[int] | None) -> tuple[dict[str, Any], str]:

@@ -100,9 +100,13 @@ def weights_of(queries: Rows) -> Array:
 
 
 def sums_of(workload: Workload, theta: int, *, every: bool = False) -> Columns:
-    """The sum of every block that can have one and that some query reads. every: also of those that none reads."""
+    """The sum of every block that can have one and that some query reads. every: also of those that none reads.
+
+    Of parts of one unit's total (nested.py), each may be all of it.
+    """
     out = frozenset() if every else workload.unread
-    ends = [0 if block in out else min(high, theta) for block, high in enumerate(workload.cuts[1:])]
+    whole = workload.per == "total"
+    ends = [0 if block in out else theta if whole else min(high, theta) for block, high in enumerate(workload.cuts[1:])]
     found = [Column(block, 1, 0, end, Fraction(1), None) for block, end in enumerate(ends) if end > 0]
     return Columns("sums", tuple(found), workload.rows)
 

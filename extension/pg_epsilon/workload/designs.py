@@ -136,7 +136,7 @@ def _data(workload: Workload, theta: int) -> Iterator[Columns]:
         )
     if sums_only and (sums := sums_of(workload, theta)).columns:
         yield sums
-    if not large:
+    if not large and workload.per != "total":  # whose parts are no values of a block
         yield pairs_of(workload, theta)
 
 

@@ -28,7 +28,9 @@ def together(request: Request, batch: Together, separate: tuple[Choice, ...], sh
         part = share(request, sums[0], len(aggregates)).amount * len(alone)
         rho = budget.kind == "rho"
         budget = replace(budget, epsilon=None if rho else part, rho=part if rho else None)
-    found = choice.together(replace(request, aggregates=tuple(sums), budget=budget), batch.workload, alone)
+    own = {repr(a.canonical()): one for a, one in zip(aggregates, separate, strict=True)}
+    queries = [own[repr(one.canonical())] for one in sums]
+    found = choice.together(replace(request, aggregates=tuple(sums), budget=budget), batch.workload, queries)
     return separate if found is None else (*others, found)
 
 

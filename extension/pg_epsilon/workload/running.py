@@ -20,7 +20,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.choice_parts import Choice
+from pg_epsilon.choice_parts import Choice, check_bound
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.estimators import Bar, Number
@@ -47,8 +47,9 @@ class RunningSums:
 
     outer, inner: how many combinations of the keys before and after the ordered one there are; weights: the most that
     one row adds to a group, by the group's number, lattice units, 0 where a group's sum is 0 by the declared bounds.
-    drawn: over the groups whose weight is above 0. Guarantee: epsilon-DP (rho-zCDP) for adding or removing one row,
-    which is in one group and so in one column of one combination's strategy; sums are cut at the weights in SQL.
+    drawn: over the groups whose weight is above 0. units: how many rows of one unit count, in any groups. Guarantee:
+    epsilon-DP (rho-zCDP) for one unit with all it owns: each of its rows is in one column of one combination's
+    strategy; sums are cut at the weights in SQL.
     Released per group: the estimated sum, its noise's standard deviation and the largest scale in it, in GRAIN parts.
     """
 
@@ -60,6 +61,7 @@ class RunningSums:
     descending: bool
     epsilon: Decimal | None
     rho: Decimal | None
+    units: int = 1
 
     width = 1
     released = 3
@@ -87,9 +89,11 @@ def core(exact: Sequence[int], how: RunningSums, noise: NoiseSource, label: str)
     places = [place for place, weight in enumerate(how.weights) if weight]
     answers = [one for run in runs for one in how.drawn.answers([exact[run[place]] for place in places])]
     if how.rho is not None:
-        noisy = noise.gaussian(answers, l2_squared=Fraction(how.drawn.l2_squared), rho=Fraction(how.rho), label=label)
+        squared = Fraction(how.drawn.l2_squared * how.units**2)
+        noisy = noise.gaussian(answers, l2_squared=squared, rho=Fraction(how.rho), label=label)
     else:
-        noisy = noise.laplace(answers, l1_sensitivity=how.drawn.l1, epsilon=Fraction(how.epsilon or 1), label=label)
+        most = how.drawn.l1 * how.units
+        noisy = noise.laplace(answers, l1_sensitivity=most, epsilon=Fraction(how.epsilon or 1), label=label)
     decoded = _decoder(how)
     scales = _scales(decoded, how)
     size = len(how.drawn.rows)
@@ -111,9 +115,9 @@ def _decoder(how: RunningSums) -> Array:
 def _scales(decoded: Array, how: RunningSums) -> list[tuple[int, int]]:
     """Of every group's noise, the standard deviation and the largest scale of one draw in it, rounded up."""
     if how.rho is not None:
-        scale = deviation = math.sqrt(how.drawn.l2_squared / (2 * float(how.rho)))
+        scale = deviation = math.sqrt(how.drawn.l2_squared / (2 * float(how.rho))) * how.units
     else:
-        scale = how.drawn.l1 / float(how.epsilon or 1)
+        scale = how.drawn.l1 * how.units / float(how.epsilon or 1)
         deviation = scale * math.sqrt(2)
     spread = np.sqrt(np.square(decoded).sum(axis=1)) * deviation
     largest = np.abs(decoded).max(axis=1) * scale
@@ -184,7 +188,7 @@ def _margins(how: RunningSums, confidence: Decimal) -> dict[tuple[int, int], int
     kinds = _scales(decoded, how)
     if how.rho is not None:
         return {kind: math.ceil(_margin(kind[0] / GRAIN, 0.0, confidence, gaussian=True)) + 1 for kind in kinds}
-    scale = how.drawn.l1 / float(how.epsilon or 1)
+    scale = how.drawn.l1 * how.units / float(how.epsilon or 1)
     quantile = bars.two_sided_quantile if decoded.size <= bars.EXACT else bars.chernoff
     found: dict[tuple[int, int], int] = {}
     for kind, row in zip(kinds, decoded, strict=True):
@@ -214,8 +218,8 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
     where it is shown) against that with independent noise.
     """
     lattice, alone, weights = request.aggregates[run.aggregate].lattice, choice.estimator, run.weights
-    inside = tuple(weight for weight in weights if weight)
-    if lattice is None or not isinstance(alone, Number) or len(inside) < 2:
+    inside, units = tuple(weight for weight in weights if weight), _units(request, choice)
+    if lattice is None or not isinstance(alone, Number) or len(inside) < 2 or units is None:
         return choice
     queries = _queries(weights, run)
     gaussian = alone.measure.rho is not None
@@ -224,13 +228,14 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
     single = float(alone.measure.l2_squared if gaussian else alone.measure.l1**2) * variance
     itself = np.array([float(count) for count in _members(weights, run)]) * single
     listed = _designs(queries, inside, gaussian)
-    errors = {name: factors * variance for name, _, factors in listed}
+    errors = {name: factors * variance * units**2 for name, _, factors in listed}
     best = next((one for one in listed if (errors[one[0]] <= itself * (1 + 1e-9)).all()), None)
     if best is None or _rms(errors[best[0]]) > GAIN * _rms(itself):
         return choice
     rows = max((p.max_rows or UNDECLARED_ROWS for p in request.source.relations), default=UNDECLARED_ROWS)
     try:
         drawn = on_lattice(best[1], inside, rows)
+        check_bound(drawn.l1 * units)
     except DPError:  # no room on the lattice for a strategy: each group by itself may have it
         return choice
     sizes, place = [len(one.domain) for one in request.keys], request.places[run.key]
@@ -243,6 +248,7 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
         run.descending,
         None if gaussian else amount,
         amount if gaussian else None,
+        units,
     )
     step = lattice.step
 
@@ -261,6 +267,13 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
         why="no running sum is expected to be further off than with noise of its own for every group",
         key=f"running {replace(run, aggregate=0, key=place)}",  # of its own aggregate, by the place of the key there
     )
+
+
+def _units(request: Request, choice: Choice) -> int | None:
+    """How many rows of one unit count; None where rows of a user are not capped for it (composition.md §2.3)."""
+    if not request.source.has_user_units:
+        return 1
+    return request.source.kappa if all(read.by_rows for read in choice.statistics) else None
 
 
 def _cut(value: str, weights: Sequence[int], key: str, lattice: Lattice) -> str:

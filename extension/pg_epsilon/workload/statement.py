@@ -29,9 +29,10 @@ def statement(
     Total: values are clamped to the lower bound and to the last edge, NULL is in no cell; the sums of cells above the
     upper bound, which are cut there, follow from their numbers of values. With user units and per 'row' at most kappa
     rows of a unit count, a function of that unit's rows (composition.md §2.3); per 'user' a value is the total of one
-    unit's rows, each clamped to the bounds. only: a further condition on rows, validated SQL. keys: one text for each
-    group of the declared domains; with them per 'user' a value is one unit's total in one group, of at most kappa of
-    the unit's rows, so that a unit is in at most kappa groups.
+    unit's rows, each clamped to the bounds. only: a further condition on rows, validated SQL; with user
+    units, where values are rows, on those that are kept. keys: one text for each group of the declared domains; with
+    them per 'user' a value is one unit's total in one group, of at most kappa of the unit's rows, so that a unit is in
+    at most kappa groups.
     """
     names = "".join(f"k{i}, " for i in range(1, len(keys) + 1))
     inside = in_domain(keys, "q") if keys else "true"
@@ -39,14 +40,17 @@ def statement(
     value = workload.lattice.sql if workload.per == "user" else workload.lattice.sql_up_to(workload.top)
     inner = f"SELECT {columns}({value})::pg_catalog.int8 AS v"
     rows = f"FROM {source.sql}{source.where}"
-    if only is not None:
+    beyond = "n <= {0}"
+    if only is not None and source.has_user_units:  # of the rows that count, as a FILTER beside others would
+        inner, beyond = f"{inner}, coalesce({only}, false) AS f", "n <= {0} AND f"
+    elif only is not None:
         rows += f" {'AND' if source.conditions else 'WHERE'} ({only})"
     if source.has_user_units:
         inner = f"{inner}, {source.unit} AS u"
         if keys or workload.per == "row":
             number = "pg_catalog.row_number() OVER (PARTITION BY u ORDER BY o) AS n"
             capped = f"SELECT q.*, {number} FROM ({inner}, {source.order} AS o {rows}) AS q WHERE {inside}"
-            inner, rows = f"SELECT {names}u, v", f"FROM ({capped}) AS p WHERE n <= {source.kappa}"
+            inner, rows = f"SELECT {names}u, v", f"FROM ({capped}) AS p WHERE {beyond.format(source.kappa)}"
     inner = f"{inner} {rows}"
     if workload.per == "user":
         total = f"LEAST(GREATEST(sum(v), {workload.lattice.low}), {workload.top})::pg_catalog.int8"

@@ -27,16 +27,16 @@ class WorkloadTask(Task[Workload]):
         return compile_workload(head.document, lattice, head.source.kappa)
 
     def joint(self, head: Head) -> Together | Runs | None:
-        """Which sums of a block are one workload: of rows of one relation, unless dp.workloads is off. DP005."""
+        """Which sums of a block are one workload, unless dp.workloads is off. DP005."""
         wanted = str(head.settings.get("dp.workloads") or "on").strip().lower()
         if wanted not in ("on", "off", "true", "false", "yes", "no", "1", "0"):
             raise DPError(OUT_OF_RANGE, "dp.workloads must be on or off", "SET dp.workloads = on")
-        single = not head.source.has_user_units and len(head.source.relations) == 1
-        if wanted not in ("on", "true", "yes", "1") or not single or head.document.get("workload") is not None:
+        if wanted not in ("on", "true", "yes", "1") or head.document.get("workload") is not None:
             return None
         if head.keys:
             runs = compile_running(head.document, head.keys, head.aggregates, head.fold)
-            return Runs(runs) if runs else None
+            if runs:
+                return Runs(runs)
         if len(head.aggregates) < LEAST:
             return None
         return recognise(members.items(head.document.get("aggregates"), "aggregates"), head.aggregates, head.fold)
@@ -66,8 +66,11 @@ class WorkloadTask(Task[Workload]):
         return {"workload": document(parts, measure, request.confidence, groups, errors=errors)}
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
-        from pg_epsilon.workload.choice import told
+        from pg_epsilon.workload.choice import is_of_rows, told
 
         part = None if raw is None else prepared.parts(raw)[-1][1]
-        facts, sentence = told(prepared.choices[-1].estimator.measures[-1], part)
+        source, measure = prepared.request.source, prepared.choices[-1].estimator.measures[-1]
+        facts, sentence = told(measure, part)
+        if source.has_user_units and source.kappa is not None and is_of_rows(measure):
+            facts["rows_per_unit"] = source.kappa
         return Told({"workload": facts}, [sentence])

@@ -179,8 +179,12 @@ def price(settings: Mapping[str, Any], plans: Sequence[Asked], different: int) -
 
 
 def better(whole: Asked, plans: Sequence[Asked]) -> bool:
-    """Whether one call answers all arms, is not charged where they are free, and is paid by the same accounts."""
-    if whole.get("workload") is None:
+    """Whether one call answers all arms, is not charged where they are free, and is paid by the same accounts.
+
+    Of a user, the rows that count are chosen after an arm's WHERE and before a FILTER: one call would mean another sum.
+    """
+    told = whole.get("workload")
+    if told is None or told.get("rows_per_unit") is not None:
         return False
     if _is_free(whole):
         return True
