@@ -7,7 +7,7 @@ question: neither the relation nor a predicate is in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from pg_epsilon.decimals import plain
@@ -46,7 +46,7 @@ def stored(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
     """What `again` needs beside the integers, as JSON (docs/internals.md §1): a block's estimators.
 
     Of a kind of question, and of a release for several aggregates, values and members as they are shown now; of the
-    latter bars too, by which groups are compared and explained.
+    latter's groups also bars that hold for all groups of an aggregate at once, by which they are compared.
     """
     request, joint = plan.request, plan.joint is not None
     told = tasks.described(plan, raw[0] if raw else [], joint=joint)
@@ -70,9 +70,18 @@ def stored(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
     return {
         **found,
         "values": [plan.texts(values, raw[0]) for values in raw],
-        **({"bars": [plan.bars(values, raw[0]) for values in raw]} if request.bars or joint else {}),
+        **({"bars": [plan.bars(values, raw[0]) for values in raw]} if request.bars else {}),
+        **({"compared": _compared(plan, raw)} if joint and request.keys else {}),
         "members": tasks.kept(plan, tasks.presented(plan, raw, groups, joint=joint)),
     }
+
+
+def _compared(plan: Plan, raw: list[list[int]]) -> dict[str, Any]:
+    """Bars at a level at which those of all groups hold at once with the asked confidence, by a union bound."""
+    miss = (1 - plan.request.confidence) / len(raw)
+    level = 1 - miss.quantize(Decimal(1).scaleb(miss.adjusted() - 6), ROUND_DOWN)
+    bars = [plan.presentation.bars(values, level, raw[0]) for values in raw]
+    return {"confidence": plain(level), "bars": bars}
 
 
 def again(presentation: Mapping[str, Any], raw: list[list[int]], *, named: bool) -> dict[str, Any]:

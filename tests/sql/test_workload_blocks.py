@@ -289,17 +289,21 @@ def test_a_refused_grouped_batch_costs_nothing(alice: psycopg.Connection[Any]) -
 
 
 def test_groups_of_one_release_are_compared_by_its_bars(alice: psycopg.Connection[Any]) -> None:
-    """dp_compare reads stored releases alone; one release for all sums stores no cells, but bars."""
+    """One release for all sums stores no cells, but bars that hold for all groups at the confidence of the answer."""
     row = alice.execute(
         "SELECT dp.dp_query(dp.dp_group_by_request('earn', '{town}', %s, epsilon => 20))", (sums_of(GROUPED[1][1:]),)
     ).fetchone()
     assert row is not None
     found = alice.execute(
-        "SELECT verdict FROM dp.dp_compare('Kiel', 'Empty', aggregate => 10, release => %s,"
-        " simultaneous => false, confidence => 0.9)",
+        "SELECT verdict, low, high FROM dp.dp_compare('Kiel', 'Empty', aggregate => 10, release => %s)",
         (row[0]["request_id"],),
     ).fetchall()
-    assert found == [("yes",)]
+    ((verdict, low, high),) = found
+    assert verdict == "yes" and 0 < low < high
+    asked = f"'Kiel', 'Empty', aggregate => 10, release => '{row[0]['request_id']}', confidence => 0.96"
+    with pytest.raises(psycopg.Error, match="do not hold together") as refused:
+        alice.execute(f"SELECT * FROM dp.dp_compare({asked})")  # type: ignore[arg-type]
+    assert "confidence => 0.95 or less" in (refused.value.diag.message_hint or "")
 
 
 def sums_of(aggregates: list[str]) -> str:

@@ -55,10 +55,11 @@ class Column:
 
     def _stored_bar(self, group: int) -> Form:
         """A value whose mechanism stored no cells: by the bar that was shown."""
-        values, bars = self.stored.presentation["values"], self.stored.presentation.get("bars")
-        bar = (None, None, None) if bars is None else bars[group][self.number]
-        at, uniform = Fraction(self.stored.presentation["confidence"]), self.stored.presentation.get("uniform") is True
-        return _barred(values[group][self.number], tuple(bar), at, self.stored.mechanism, uniform=uniform)
+        how = self.stored.presentation
+        told = how.get("compared") or how  # bars that hold for all groups, else those that were shown
+        bar = (None, None, None) if told.get("bars") is None else told["bars"][group][self.number]
+        at, uniform = Fraction(told["confidence"]), how.get("uniform") is True
+        return _barred(how["values"][group][self.number], tuple(bar), at, self.stored.mechanism, uniform=uniform)
 
 
 def _bar_of(estimator: Estimator, part: Sequence[int], level_: Fraction) -> Bar:
