@@ -75,7 +75,7 @@ def test_widths_are_by_the_formula(adult: Scored) -> None:
     assert divisors(adult, 1)[0] == pytest.approx(adult.gap * 16117, rel=0.02)
 
 
-def test_without_noise_everything_is_found(adult: Scored) -> None:
+def test_without_noise_precision_and_rank_correlation_are_1(adult: Scored) -> None:
     assert precision(adult, STRONG, 1) == [1.0]
     assert rank_width(adult, STRONG, 1) == 0
     order = kendall_by_law(adult, {1e12: STRONG}, 1, np.random.default_rng(1))
