@@ -31,7 +31,7 @@ def test_ladder_of_a_case(name: str) -> None:
 def test_every_value_lies_between_its_step_and_the_one_below() -> None:
     own = ladder(100, Fraction(1, 4))
     assert (own.top, own.length) == (128, 10)
-    for value in [Fraction(1, 1000), Fraction(1, 4), Fraction(251, 1000), 1, Fraction(3, 2), 2, 63, 64, 65, 100]:
+    for value in map(Fraction, ("1/1000", "1/4", "251/1000", "1", "3/2", "2", "63", "64", "65", "100")):
         place = own.place(value)
         assert place is not None
         assert own.steps[place] == own.up(value) >= value > own.thresholds[place]
