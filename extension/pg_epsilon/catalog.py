@@ -153,6 +153,19 @@ class Catalog:
         )
         return (found[0]["schema"], found[0]["name"]) if found else None
 
+    def schema_of(self, name: str, path: Sequence[str]) -> str | None:
+        """Where a name without a schema is found. One that is not published is passed over: it is nobody's to know."""
+        for schema in path:
+            try:
+                found = self.relation(schema, name)
+            except DPError as refused:
+                if refused.sqlstate != PRIVILEGE:
+                    raise
+                continue
+            if not isinstance(found, Policy) or found.published:
+                return schema
+        return None
+
     def _public(self, schema: str, name: str) -> Relation | None:
         found = self._execute("SELECT dp._public_of($1, $2)::text AS public", ["name", "name"], [schema, name])
         if found[0]["public"] is None:

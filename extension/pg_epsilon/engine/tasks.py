@@ -75,6 +75,12 @@ def _decide() -> Task[Any]:
     return DecideTask()
 
 
+def _release() -> Task[Any]:
+    from pg_epsilon.release.task import ReleaseTask
+
+    return ReleaseTask()
+
+
 def _workload() -> Task[Any]:
     from pg_epsilon.workload.task import WorkloadTask
 
@@ -94,8 +100,9 @@ WORKLOAD = Line(
 SYNTHESIS = Line("synthesize", frozenset({"synthesize"}), _synthesis, for_everybody=True)
 COMPARE = Line("compare", frozenset({"compare"}), _compare, reads=True)
 EXPLAIN = Line("explain", frozenset({"explain"}), _explain, reads=True)
+RELEASE = Line("release", frozenset({"release"}), _release)
 # In the order in which they validate their members and in which answers hold theirs.
-TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, COMPARE, EXPLAIN, SYNTHESIS)
+TASKS: tuple[Line, ...] = (DECIDE, WORKLOAD, COMPARE, EXPLAIN, RELEASE, SYNTHESIS)
 
 
 class _Kinds:

@@ -51,6 +51,10 @@ class Copies(Protocol):
         """Schema and name of the relation that this table is a copy of."""
         ...
 
+    def schema_of(self, name: str, path: Sequence[str]) -> str | None:
+        """The first schema of a path in which a relation of this name is protected or public."""
+        ...
+
 
 class _None:
     """No synthetic table at all."""
@@ -59,6 +63,9 @@ class _None:
         return ()
 
     def original(self, schema: str, name: str) -> tuple[str, str] | None:
+        return None
+
+    def schema_of(self, name: str, path: Sequence[str]) -> str | None:
         return None
 
 

@@ -1,0 +1,156 @@
+"""A family's answers and their bars from the noisy cells: post-processing (numeric-release.md §0.0, "Split cells").
+
+Of a query with classes F, the sum of y times the noisy cells is `unbiased`. `answer` cuts values at tau, the least step
+above which the noisy number of rows could be noise alone, and is nearer on sparse data, because cells of large values
+have few rows and much noise. Signs are apart: the steps above 0 and those below have a tau each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.mechanisms.matrix.bars import two_sided_quantile
+
+Array = npt.NDArray[np.float64]
+Z = 2.0  # standard deviations of noise that a number of rows has to be above
+SURE = 50.0  # scales of noise that none of a release's cells passes, but for e^-50
+_CHUNK = 256  # queries that are added up at once
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of each cell, in rows. scale: of Laplace noise, or a Gaussian's deviation. grain: what rounding may leave out."""
+
+    scale: float
+    gaussian: bool
+    grain: float
+
+    @property
+    def deviation(self) -> float:
+        return self.scale if self.gaussian else math.sqrt(2) * self.scale
+
+    def reach(self, weights: Array, miss: float) -> float:
+        """t with Pr[|sum of weights times noise| > t] <= miss; the noise is on a lattice of `grain`."""
+        if not weights.size:
+            return 0.0
+        steps = self.grain * float(np.abs(weights).sum())
+        if self.gaussian:
+            width = NormalDist().inv_cdf(1 - miss / 2) * math.sqrt(float(np.square(weights).sum()))
+        else:
+            width = two_sided_quantile(weights, miss)
+        return self.scale * width + steps
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One query's: answer with low <= true value <= high at the confidence; unbiased; whether rows were told at all."""
+
+    answer: float
+    unbiased: float
+    low: float
+    high: float
+    below_resolution: bool
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of each query, its classes' cells added up: queries x steps. classes: how many each query has."""
+
+    cells: Array
+    classes: npt.NDArray[np.int64]
+
+
+def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.int64]]) -> Sums:
+    """Of each query the cells of the classes that its masks on all axes hold.
+
+    cells: an array of axes..., steps. masks: of each axis, different masks x classes along it; of: of each axis, the
+    number of each query's mask.
+    """
+    sizes = [len(one[0]) for one in masks]
+    flat = cells.reshape(math.prod(sizes), -1)
+    queries = len(of[0])
+    found, classes = np.zeros((queries, flat.shape[1])), np.ones(queries, np.int64)
+    for start in range(0, queries, _CHUNK):
+        rows = np.ones((min(_CHUNK, queries - start), 1))
+        for mask, number in zip(masks, of, strict=True):
+            own = mask[number[start : start + _CHUNK]]
+            rows = (rows[:, :, None] * own[:, None, :]).reshape(len(rows), -1)
+        found[start : start + _CHUNK] = rows @ flat
+        classes[start : start + _CHUNK] = rows.sum(axis=1)
+    return Sums(found, classes)
+
+
+def counted(sums: Sums, noise: Noise, miss: float) -> Iterator[Answer]:
+    """Of a family of counts: one cell a class."""
+    for value, classes in zip(sums.cells.sum(axis=1), sums.classes, strict=True):
+        reach = _reach(noise, (1.0,), sums.cells.shape[1] * int(classes), miss)
+        yield Answer(float(value), float(value), float(value) - reach, float(value) + reach, False)
+
+
+def summed(sums: Sums, steps: Sequence[float], noise: Noise, miss: float) -> Iterator[Answer]:
+    """Of a family of sums. steps: of the cells, ascending, 0 among them; miss: of one query's two ends together."""
+    y = np.asarray(steps)
+    signs = [sign for sign in (1, -1) if (sign * y).max() > 0]
+    ways = [_sign(sums, y, sign, noise, miss / len(signs)) for sign in signs]
+    whole = sums.cells @ y
+    for number, unbiased in enumerate(whole):
+        own = [way[number] for way in ways]
+        low = sum(one.low if sign > 0 else -one.high for one, sign in zip(own, signs, strict=True))
+        high = sum(one.high if sign > 0 else -one.low for one, sign in zip(own, signs, strict=True))
+        answer = sum(sign * one.answer for one, sign in zip(own, signs, strict=True))
+        yield Answer(answer, float(unbiased), low, high, all(one.below_resolution for one in own))
+
+
+def thresholds(sums: Sums, steps: Array, noise: Noise) -> tuple[npt.NDArray[np.int64], Array, Array]:
+    """Of each query tau's place in 0, b, …, top; sums cut at every place; and what numbers of rows are compared with.
+
+    steps: those above 0, ascending, of the last cells of `sums`.
+    """
+    cells = sums.cells[:, sums.cells.shape[1] - len(steps) :]
+    above = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1]
+    above = np.hstack([above, np.zeros((len(cells), 1))])  # rows above 0, above b, …, above the top
+    left = np.arange(len(steps), -1, -1)
+    limit = Z * noise.deviation * np.sqrt(sums.classes[:, None] * left[None, :])
+    place = np.argmax(above <= limit, axis=1)
+    cut = np.minimum(steps[None, :], np.hstack([[0.0], steps])[:, None])  # at each place, what a cell counts
+    return place, cells @ cut.T, limit
+
+
+def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[Answer]:
+    """The answers of one sign's values, in absolute value.
+
+    low: values cut at tau sum up to no more than the truth, whichever of the places tau is at (a union over all of
+    them); high: the unbiased sum. Each has half of the miss, on one side.
+    """
+    mine = sums if sign > 0 else Sums(sums.cells[:, ::-1], sums.classes)
+    steps = np.sort(sign * y[sign * y > 0])
+    place, cut, _ = thresholds(mine, steps, noise)
+    found = []
+    for number, (own, classes) in enumerate(zip(place, mine.classes, strict=True)):
+        weights = np.minimum(steps, steps[own - 1]) if own else np.zeros(0)
+        top = float(cut[number, -1])
+        rounding = _rounding(mine.cells[number, -len(steps) :], steps, int(classes), noise)
+        answer = float(cut[number, own])
+        low = answer - _reach(noise, tuple(weights), int(classes), miss / (len(steps) + 1))
+        high = top + _reach(noise, tuple(steps), int(classes), miss) + rounding
+        found.append(Answer(answer, top, low, max(high, answer), not own))
+    return found
+
+
+def _rounding(cells: Array, steps: Array, classes: int, noise: Noise) -> float:
+    """What masses that were rounded down may lack: a grain of each row's step (§0.0, "Masses")."""
+    rows = np.maximum(cells, 0) + SURE * noise.deviation * math.sqrt(max(classes, 1))
+    return float(noise.grain * (steps @ rows))
+
+
+@lru_cache(maxsize=4096)
+def _reach(noise: Noise, weights: tuple[float, ...], classes: int, miss: float) -> float:
+    """Of weights that each of so many classes has."""
+    return noise.reach(np.repeat(np.asarray(weights), classes), miss)

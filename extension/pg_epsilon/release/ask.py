@@ -1,0 +1,178 @@
+"""What dp_release_numeric asks for: the request member "release", validated by public facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
+from pg_epsilon.query import members
+from pg_epsilon.query.aggregates import Aggregate
+from pg_epsilon.query.copies import Copies
+from pg_epsilon.query.kinds import Head
+from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
+from pg_epsilon.release.template import Condition, Template, read
+
+MECHANISMS = ("auto", "cells")
+MOST_QUERIES = 100_000
+MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
+MOST_NAME = 55  # so that NAME_answers is a name too
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous"})
+GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Which classes of an axis each query reads: the different masks, and the number of each query's."""
+
+    different: tuple[str, ...]
+    of: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A declared family of queries; all of it is public.
+
+    name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
+    axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
+    simultaneous: the bars of all queries hold at once.
+    """
+
+    name: str
+    query: str
+    aggregate: Aggregate
+    axes: tuple[Axis, ...]
+    masks: tuple[Masks, ...]
+    grid: tuple[tuple[str, ...], ...]
+    simultaneous: bool
+
+    @property
+    def classes(self) -> int:
+        return prod(axis.size for axis in self.axes)
+
+    def canonical(self) -> dict[str, Any]:
+        """What is drawn: cells, whatever the grid; the request's aggregate says of which value."""
+        return {"classes": [axis.key.canonical() for axis in self.axes], "mechanism": "cells"}
+
+
+def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
+    """A document with a query's text → with its from, where and aggregates."""
+    given = members.mapping(document["release"], "release")
+    found = read(members.text(given.get("query"), "query") or "")
+    path = [members.text(name, "path") or "" for name in members.items(given.get("path"), "path")]
+    schema = found.schema or copies.schema_of(found.name, path) or next(iter(path), "public")
+    source = {"schema": schema, "name": found.name, "alias": found.alias}
+    return {**document, "from": source, "where": found.where, "aggregates": [found.aggregate]}
+
+
+def compile_family(head: Head) -> Family | None:
+    """The request's member "release" → `Family`, if there is one.
+
+    Errors: DP003 for a query or a grid of another form, DP004 for a column without declared values, DP005 for what is
+    out of range; nothing is charged and no row is read.
+    """
+    if head.document.get("release") is None:
+        return None
+    given = members.mapping(head.document["release"], "release")
+    query = members.text(given.get("query"), "query") or ""
+    if set(given) - _MEMBERS or head.document.get("joins") or head.document.get("keys"):
+        raise DPError(
+            SHAPE, "a request of an unknown form", "SELECT * FROM dp_release_numeric('name', 'query', grid => ...)"
+        )
+    mechanism = given.get("mechanism") or "auto"
+    if mechanism not in MECHANISMS:
+        raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
+    _ = head.budget  # how much it may cost is refused before what it is about
+    template = read(query)
+    columns = dict.fromkeys(one.column for one in template.conditions)
+    axes = {text: axis_of(text, head) for text in columns}
+    distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
+    rows = _grid(given.get("grid"), template.parameters)
+    masks = _masks(template, axes, distinct, rows, head)
+    return Family(
+        _name(members.text(given.get("name"), "name") or ""),
+        query,
+        head.aggregates[0],
+        tuple(distinct.values()),
+        masks,
+        rows,
+        given.get("simultaneous") is not False,
+    )
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text) is None or len(text) > MOST_NAME:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"a family's name has 1 to {MOST_NAME} small letters, digits and underscores",
+            "dp_release_numeric('loss_by_age', ...)",
+        )
+    return text
+
+
+def _grid(given: Any, parameters: int) -> tuple[tuple[str, ...], ...]:
+    """The rows of the grid; of one parameter a plain list is enough."""
+    items = members.items(given, "grid")
+    if not items:
+        raise DPError(SHAPE, "a family needs a grid of the parameters' values", GRID)
+    if len(items) > MOST_QUERIES:
+        raise DPError(OUT_OF_RANGE, f"more than {MOST_QUERIES} queries in a family", "Give a coarser grid.")
+    rows = [one if isinstance(one, list) else [one] for one in items]
+    if any(len(row) != parameters or not all(isinstance(one, str) for one in row) for row in rows):
+        raise DPError(SHAPE, f"each row of the grid has a value for each of the {parameters} parameters", GRID)
+    if sum(len(one) for row in rows for one in row) > MOST_GRID:
+        raise DPError(OUT_OF_RANGE, "a grid of more than 64 MB", "Give a coarser grid.")
+    return tuple(tuple(row) for row in rows)
+
+
+def _masks(
+    template: Template,
+    axes: Mapping[str, Axis],
+    distinct: Mapping[str, Axis],
+    rows: Sequence[Sequence[str]],
+    head: Head,
+) -> tuple[Masks, ...]:
+    """Of each axis the masks of all queries; a query reads the classes that meet all conditions of the axis."""
+    found = []
+    for axis in distinct.values():
+        own = [one for one in template.conditions if axes[one.column].name == axis.name]
+        values = [[_values(value, rows, axis, head) for value in one.values] for one in own]
+        constants = dict.fromkeys(text for one in values for column in one for text in column)
+        compared = Compared.of(axis, list(constants), head.texts)
+        found.append(_together(own, values, compared, len(rows)))
+    return tuple(found)
+
+
+def _together(
+    conditions: Sequence[Condition], values: Sequence[Sequence[Sequence[str]]], compared: Compared, queries: int
+) -> Masks:
+    """Conditions of one axis, each with the values of all queries → the different masks."""
+    masks: dict[tuple[tuple[str, ...], ...], int] = {}
+    different: list[str] = []
+    places: dict[str, int] = {}
+    of = []
+    for number in range(queries):
+        asked = tuple(tuple(column[number] for column in one) for one in values)
+        if asked not in masks:
+            each = [compared.mask(one, own) for one, own in zip(conditions, asked, strict=True)]
+            mask = "".join("1" if set(bits) == {"1"} else "0" for bits in zip(*each, strict=True))
+            if mask not in places:
+                places[mask] = len(different)
+                different.append(mask)
+            masks[asked] = places[mask]
+        of.append(masks[asked])
+    return Masks(tuple(different), tuple(of))
+
+
+def _values(value: int | str, rows: Sequence[Sequence[str]], axis: Axis, head: Head) -> list[str]:
+    """The values that a place of a condition has in each query, in the engine's spelling."""
+    if isinstance(value, str):
+        return [constant_value(value, axis, head)] * len(rows)
+    written = [row[value - 1] for row in rows]
+    different = list(dict.fromkeys(written))
+    known = dict(zip(different, canonical_values(different, axis, head.fold, f"${value} of the grid"), strict=True))
+    return [known[one] for one in written]

@@ -1,0 +1,159 @@
+"""A family and its budget → the measure, its statement and its price; what was drawn → rows. Public facts only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from pg_epsilon.choice_parts import Choice, Share
+from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
+from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
+from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.query.request import Request
+from pg_epsilon.query.statistics import OWNERS, Statistic
+from pg_epsilon.release.answers import Answer, Noise, counted, summed, sums_of
+from pg_epsilon.release.ask import Family
+from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.masses import Values
+from pg_epsilon.release.statement import statement
+
+MOST_CELLS = 4_000_000
+UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
+
+
+@dataclass(frozen=True)
+class Released:
+    """The estimator of a release: its rows are shown by `rows`, and there is no single value."""
+
+    measure: Cells
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (self.measure,)
+
+    @property
+    def mechanism(self) -> str:
+        return f"split cells ({'discrete Gaussian' if self.measure.noise.rho else 'discrete Laplace'})"
+
+    def present(self, raw: Sequence[int]) -> str | None:
+        return None
+
+    def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
+        return UNKNOWN
+
+    def margin(self, confidence: Decimal) -> None:
+        return None
+
+    def expected_error(self) -> None:
+        return None
+
+
+def choose(request: Request, family: Family) -> Choice:
+    """The one choice of a family. DP004 without a cap on a user's rows, DP005 for too many cells or another budget."""
+    budget, units = request.budget, _units(request)
+    if budget.kind == "accuracy":
+        raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
+    rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
+    lattice = family.aggregate.lattice
+    values = Values.of(lattice, rows) if lattice is not None else None
+    of_class = values.cells if values is not None else 1
+    if family.classes * of_class > MOST_CELLS:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{family.classes} classes of {of_class} cells each are more than {MOST_CELLS} cells",
+            "Compare fewer columns with parameters, or ask the owner for coarser domains.",
+        )
+    whole = values.whole if values is not None else 1
+    share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
+    measure = Cells(family.classes, values, share.additive(units * whole))
+    warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
+    keys = [axis.key for axis in family.axes]
+    return Choice(
+        Released(measure),
+        (Statistic(OWNERS),),  # one text
+        warnings=tuple(warnings),
+        statement=statement(request.source, keys, family.aggregate, values),
+    )
+
+
+def _units(request: Request) -> int:
+    """How many rows of one unit count."""
+    if not request.source.has_user_units:
+        return 1
+    if request.source.kappa is None:
+        raise DPError(
+            UNDECLARED,
+            f"how many rows one user of {request.policy.relation.qualified} may own is not declared",
+            "The owner protects it with max_rows_per_unit.",
+        )
+    return request.source.kappa
+
+
+def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decimal) -> list[list[Any]]:
+    """Of each query of the grid, in its order: parameters, answer, unbiased, low, high, below_resolution."""
+    if not isinstance(measure, Cells):
+        raise ValueError("not a release")
+    miss = float(1 - confidence) / (len(family.grid) if family.simultaneous else 1)
+    found = answers(raw, measure, family, miss)
+    return [[_array(asked), *_shown(one)] for asked, one in zip(family.grid, found, strict=True)]
+
+
+def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> list[Answer]:
+    """The answer of each query; miss: of each one's bar."""
+    values = measure.values
+    sizes = [axis.size for axis in family.axes]
+    own = np.array([int(one) for one in raw], np.float64).reshape(*sizes, measure.of_class)
+    masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
+    of = [np.array(one.of, np.int64) for one in family.masks]
+    noise = noise_of(measure)
+    if values is None:
+        return list(counted(sums_of(own, masks, of), noise, miss))
+    sums = sums_of(own * noise.grain, masks, of)
+    if family.aggregate.function == "count":
+        return list(counted(sums, noise, miss))
+    steps = [float(one) for one in values.steps]
+    return list(summed(type(sums)(sums.cells[:, : len(steps)], sums.classes), steps, noise, miss))
+
+
+def noise_of(measure: Cells) -> Noise:
+    """The noise of each cell, in rows."""
+    grain = 1.0 / measure.values.whole if measure.values is not None else 1.0
+    own = measure.noise
+    if own.rho is not None:
+        return Noise(math.sqrt(own.l2_squared / (2 * float(own.rho))) * grain, True, grain)
+    return Noise(own.l1 / float(own.epsilon or 1) * grain, False, grain)
+
+
+def told(measure: Measure, family: Family) -> tuple[dict[str, Any], str]:
+    """(Facts, a sentence for the NOTICE) of a release."""
+    if not isinstance(measure, Cells):
+        raise ValueError("not a release")
+    noise, values = noise_of(measure), measure.values
+    squares = sum(float(one) ** 2 for one in values.steps) if values is not None else 1.0
+    most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
+    found = {
+        "name": family.name,
+        "queries": len(family.grid),
+        "classes": family.classes,
+        "cells": measure.released,
+        "bars": "simultaneous" if family.simultaneous else "one by one",
+        "expected_rmse": float(f"{noise.deviation * math.sqrt(squares * most):.4g}"),
+    }
+    words = f"{len(family.grid)} queries from {measure.released} cells of {family.classes} classes"
+    bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
+    return found, f"{words}; {bars}; rows of no declared class are in none"
+
+
+def _array(texts: Sequence[str]) -> str:
+    """A text[] as PostgreSQL reads it."""
+    escaped = (one.replace("\\", "\\\\").replace('"', '\\"') for one in texts)
+    return "{" + ",".join(f'"{one}"' for one in escaped) + "}"
+
+
+def _shown(one: Answer) -> list[Any]:
+    return [one.answer, one.unbiased, one.low, one.high, one.below_resolution]

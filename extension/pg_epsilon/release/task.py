@@ -1,0 +1,51 @@
+"""A family of sums as a kind of question (mechanisms/task.py): the request member "release".
+
+What needs numpy is imported where it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pg_epsilon.choice_parts import Choice
+from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
+from pg_epsilon.query.copies import Copies
+from pg_epsilon.query.kinds import Head
+from pg_epsilon.query.released import Releases
+from pg_epsilon.query.request import Request
+from pg_epsilon.release.ask import Family, compile_family, spelled_out
+
+
+class ReleaseTask(Task[Family]):
+    """Answers to every query of a declared family, from one private histogram (numeric-release.md)."""
+
+    def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
+        return document if document.get("release") is None else spelled_out(document, copies)
+
+    def ask(self, head: Head) -> Family | None:
+        return compile_family(head)
+
+    def mechanism(self, head: Head, asked: Family) -> str:
+        """The setting dp.mechanism is about plain SQL."""
+        return "auto"
+
+    def prepare(self, request: Request, asked: Family, alone: Alone) -> tuple[Choice, ...]:
+        from pg_epsilon.release.choice import choose
+
+        return (choose(request, asked),)
+
+    def present(self, prepared: Prepared, asked: Family, raws: Raws, groups: Groups) -> Mapping[str, Any]:
+        from pg_epsilon.release.choice import rows
+
+        measure = prepared.choices[0].estimator.measures[0]
+        return {"release": {"rows": rows(raws[0], measure, asked, prepared.request.confidence)}}
+
+    def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
+        from pg_epsilon.release.choice import told
+
+        asked = prepared.request.kinds["release"]
+        if not isinstance(asked, Family):
+            raise ValueError("not a release")
+        facts, sentence = told(prepared.choices[0].estimator.measures[0], asked)
+        return Told({"release": facts}, [sentence])

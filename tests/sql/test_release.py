@@ -1,0 +1,295 @@
+"""dp_release_numeric as installed (numeric-release.md): answers of a whole family, one price, refusals for nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import psycopg
+import pytest
+
+import fix_chance
+from fix_cluster import Cluster, private_cluster, standard
+from fix_ledger import no_charge, one, refused
+from fix_release import upper
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.release.masses import Values
+
+Connection = psycopg.Connection[Any]
+Row = tuple[list[str], float, float, float, float, bool]
+
+ADULT = """
+CREATE TYPE stage AS ENUM ('red', 'amber', 'green');
+CREATE TABLE adult (id int PRIMARY KEY, age int, edu text, stage stage, born date, loss int, price numeric(8,2),
+  temp float8, rate float8);
+INSERT INTO adult SELECT i, 17 + i * 7919 % 80, (ARRAY['hs','ba','m"a',NULL])[1 + i % 4],
+  (ARRAY['red','amber','green'])[1 + i % 3]::stage, date '2024-01-01' + i % 40,
+  CASE WHEN i % 20 = 0 THEN i % 51 ELSE 0 END, (i % 1000) / 100.0 - 3,
+  CASE WHEN i % 50 = 0 THEN float8 'NaN' WHEN i % 7 = 0 THEN NULL ELSE i % 120 END, i % 100 / 10.0
+  FROM generate_series(1, 6000) i;
+CALL dp.create_dataset('adult', unit => 'row', epsilon => 1000, default_epsilon => 1);
+CALL dp.protect('adult', 'adult', max_rows => 100000);
+CALL dp.describe_column('adult', 'age', bounds => '{17,90}', nullable => false);
+CALL dp.describe_column('adult', 'edu', domain => '{hs,ba,"m\\"a"}');
+CALL dp.describe_column('adult', 'stage', nullable => false);
+CALL dp.describe_column('adult', 'born', bounds => '{2024-01-01,2024-01-31}', nullable => false);
+CALL dp.describe_column('adult', 'loss', bounds => '{0,50}', nullable => false);
+CALL dp.describe_column('adult', 'price', bounds => '{-3,7}', resolution => '0.01', nullable => false);
+CALL dp.describe_column('adult', 'temp', bounds => '{0,100}', resolution => '0.1');
+CALL dp.describe_column('adult', 'rate', edges => '{0,2.5,5,10}', nullable => false);
+CALL dp.publish('adult'); CALL dp.allot('alice', 'adult', epsilon => 900);
+CALL dp.allot('bob', 'adult', epsilon => 10);
+CREATE TABLE hidden (id int PRIMARY KEY, age int);
+CALL dp.protect('hidden', 'adult', max_rows => 100);
+CREATE TABLE visit (id int PRIMARY KEY, person int, ward text, cost int);
+INSERT INTO visit SELECT i, i % 300, (ARRAY['n','s'])[1 + i / 7 % 2], i % 65 FROM generate_series(1, 3000) i;
+CALL dp.create_dataset('clinic', unit => 'user', epsilon => 1000, accountant => 'renyi', delta => 1e-6);
+CALL dp.protect('visit', 'clinic', unit_column => 'person', max_rows_per_unit => 4, max_rows => 10000);
+CALL dp.describe_column('visit', 'ward', domain => '{n,s}', nullable => false);
+CALL dp.describe_column('visit', 'cost', bounds => '{0,64}', nullable => false);
+CALL dp.publish('visit'); CALL dp.allot('alice', 'clinic', epsilon => 900, delta => 1e-6);
+CREATE TABLE loose (id int PRIMARY KEY, person int, ward text);
+CALL dp.create_dataset('loose', unit => 'user', epsilon => 10);
+CALL dp.protect('loose', 'loose', unit_column => 'person');
+CALL dp.describe_column('loose', 'ward', domain => '{n,s}');
+CALL dp.publish('loose'); CALL dp.allot('alice', 'loose', epsilon => 5);
+"""
+SHARP = "epsilon => 25"
+# Of all tests together, a hundred answers whose bars hold at SURE, and two thousand draws of noise.
+SURE = "0.999999999"
+pytestmark = pytest.mark.chance(fix_chance.union(100 * 1e-9, fix_chance.beyond(24, 2000)))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        standard(running)
+        running.psql(ADULT, user="boss")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: Cluster) -> Iterator[Connection]:
+    with cluster.connect("alice", tcp=True) as conn:
+        conn.execute(f"SET dp.confidence = {SURE}")
+        yield conn
+
+
+def family(conn: Connection, query: str, grid: str, more: str = SHARP, name: str = "some") -> list[Row]:
+    call = f"dp.dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g${', ' if more else ''}{more})"
+    return conn.execute(f"SELECT * FROM {call}").fetchall()
+
+
+def truth(cluster: Cluster, sql: str) -> float:
+    with cluster.connect("boss") as conn:
+        return float(one(conn, sql) or 0)
+
+
+FAMILIES = {
+    "range of a sum": (
+        "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2",
+        ["{17,20}", "{17,90}", "{30,60}", "{60,30}", "{-5,200}"],
+        "SELECT sum(loss) FROM adult WHERE age BETWEEN greatest($1, 17) AND least($2, 90)",
+    ),
+    "count by two columns": (
+        "SELECT count(*) FROM adult a WHERE a.age >= $1 AND a.edu = $2",
+        ["{17,hs}", '{40,"m\\"a"}', "{91,ba}"],
+        "SELECT count(*) FROM adult WHERE age BETWEEN $1 AND 90 AND edu = '$2'",
+    ),
+    "both signs": (
+        "SELECT sum(price) FROM adult WHERE edu IN ($1, 'ba')",
+        ["{hs}", "{ba}"],
+        "SELECT sum(price) FROM adult WHERE edu IN ('$1', 'ba')",
+    ),
+    "not null": (
+        "SELECT count(temp) FROM adult WHERE edu <> $1",
+        ["{hs}", "{other}"],
+        "SELECT count(temp) FROM adult WHERE edu <> '$1' AND edu IN ('hs', 'ba', 'm\"a')",
+    ),
+    "NaN counts as NULL": (
+        "SELECT sum(temp) FROM adult WHERE stage = $1 AND age > 30",
+        ["{red}", "{green}"],
+        "SELECT sum(least(temp, 100)) FROM adult WHERE stage = '$1' AND age > 30 AND temp <> 'NaN'",
+    ),
+    "dates": (
+        "SELECT sum(loss) FROM public.adult WHERE born >= $1 AND born < $2",
+        ["{2024-01-05,2024-01-20}", "{2024-01-31,2024-02-09}"],
+        "SELECT sum(loss) FROM adult WHERE born >= '$1' AND born < '$2' AND born <= '2024-01-31'",
+    ),
+    "declared edges": (
+        "SELECT sum(loss) FROM adult WHERE rate >= $1 AND rate < $2",
+        ["{2.5,5}", "{0,10}"],
+        "SELECT sum(loss) FROM adult WHERE rate >= $1 AND rate < $2",
+    ),
+    "an expression": (
+        "SELECT sum(loss / 2 + 1) FROM adult WHERE stage <> $1 AND price > 0",
+        ["{red}"],
+        "SELECT sum(loss / 2 + 1) FROM adult WHERE stage <> '$1' AND price > 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_answers_are_those_of_plain_sql(cluster: Cluster, alice: Connection, name: str) -> None:
+    query, grid, plain = FAMILIES[name]
+    found = family(alice, query, "{" + ",".join(grid) + "}")
+    assert [row[0] for row in found] == [one(alice, "SELECT %s::text[]", asked) for asked in grid]
+    for row in found:
+        sql = plain
+        for number, value in enumerate(row[0], 1):
+            sql = sql.replace(f"${number}", value)
+        true = truth(cluster, sql)
+        assert row[3] <= true + 1e-9 and true - 1e-9 <= row[4], (row, true)
+        assert row[3] <= row[1] <= row[4]
+        assert not row[5] or row[1] == 0
+
+
+def test_parameters_come_back_as_they_were_written(alice: Connection) -> None:
+    found = family(alice, "SELECT count(*) FROM adult WHERE age = $1", "{017, 18 ,+19}")
+    assert [row[0] for row in found] == [["017"], ["18"], ["+19"]]
+
+
+def test_one_price_for_all_grids_of_the_same_columns(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2 AND price > 1"
+    before = one(alice, "SELECT count(*) FROM dp.spending")
+    family(alice, query, "{{17,20},{17,90}}", "epsilon => 2")
+    assert one(alice, "SELECT count(*) FROM dp.spending") == before + 1
+    with no_charge(cluster):
+        family(alice, query, "{{18,22},{50,51},{17,20}}", "epsilon => 2", name="another")
+        family(alice, query.replace("BETWEEN $1 AND $2", "NOT IN ($1)"), "{40}", "epsilon => 2")
+        family(alice, query, "{{18,22}}", "epsilon => 2, simultaneous => false")
+    family(alice, query, "{{18,22}}", "epsilon => 2, fresh => true")
+    assert one(alice, "SELECT count(*) FROM dp.spending") == before + 2
+
+
+def test_bars_of_one_query_are_narrower_than_those_of_all(alice: Connection) -> None:
+    query, grid = "SELECT count(*) FROM adult WHERE age = $1", "{" + ",".join(map(str, range(17, 91))) + "}"
+    both = family(alice, query, grid, "epsilon => 1"), family(alice, query, grid, "epsilon => 1, simultaneous => false")
+    assert all(wide[4] - wide[3] > narrow[4] - narrow[3] for wide, narrow in zip(*both, strict=True))
+
+
+def test_release_is_shown_again(alice: Connection) -> None:
+    family(alice, "SELECT sum(loss) FROM adult WHERE stage = $1", "{red,green}", "epsilon => 3")
+    request_id = one(alice, "SELECT request_id FROM dp.last_answer")
+    stored = one(alice, f"SELECT dp.dp_shown('{request_id}')")
+    again = family(alice, "SELECT sum(loss) FROM adult WHERE stage = $1", "{red,green}", "epsilon => 3")
+    assert [row[1:] for row in stored["release"]["rows"]] == [list(row[1:]) for row in again]
+
+
+def test_plan_says_what_it_costs_and_reads_nothing(cluster: Cluster, alice: Connection) -> None:
+    with no_charge(cluster):
+        found = one(
+            alice,
+            "SELECT dp.dp_plan(dp.dp_release_numeric_request('n', 'SELECT sum(price) FROM adult WHERE age = $1',"
+            " '{20,30}', epsilon => 5))",
+        )
+    assert found["charge"]["worst"] == {"epsilon": "5"}
+    assert found["release"] == {
+        "name": "n", "queries": 2, "classes": 74, "cells": 74 * 24, "bars": "simultaneous",
+        "expected_rmse": found["release"]["expected_rmse"],
+    }  # fmt: skip
+
+
+def test_users_are_capped_and_rho_is_gaussian(alice: Connection) -> None:
+    """Of each of 300 users 4 of 10 rows count, and every ward's share of them."""
+    found = family(alice, "SELECT count(*) FROM visit WHERE ward = $1", "{n,s}", "rho => 50")
+    assert sum(row[1] for row in found) == pytest.approx(1200, abs=20)
+    assert "discrete Gaussian" in one(alice, "SELECT mechanism FROM dp.last_answer")
+    facts = json.dumps(one(alice, "SELECT facts FROM dp.last_answer"))
+    assert "at most 4 rows of each unit are in it" in facts
+
+
+REFUSED = [
+    ("SELECT sum(loss) FROM adult WHERE age = $1", "{a}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age = $1", "{{1,2}}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2", "{1,2}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age = $1", "{}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age = $1", "{NULL}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE edu >= $1", "{a}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE temp > $1", "{1}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE price + 1 > $1", "{1}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age = $1 AND id IN ($2)", "{{1,2}}", "", "DP004"),
+    ("SELECT sum(loss) FROM adult WHERE rate >= $1", "{3}", "", "DP005"),
+    ("SELECT sum(loss) FROM adult WHERE nothing = $1", "{3}", "", "42703"),
+    ("SELECT sum(loss) FROM nowhere WHERE age = $1", "{3}", "", "42501"),
+    ("SELECT count(*) FROM hidden WHERE age = $1", "{3}", "", "42501"),
+    ("SELECT sum(loss) FROM adult WHERE age = $1 AND pg_sleep(1) IS NULL", "{3}", "", "DP003"),
+    ("SELECT sum(loss) FROM adult WHERE age IN ($1, length(pg_read_file('x')))", "{3}", "", "DP003"),
+    ("SELECT sum(loss FROM adult WHERE age = $1", "{3}", "", "42601"),
+    ("SELECT count(*) FROM loose WHERE ward = $1", "{n}", "epsilon => 1", "DP004"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "mechanism => 'best'", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "epsilon => 0", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "rho => 1", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1 AND born = $2 AND price = $3", "{{20,2024-01-02,1}}", "", "DP005"),
+]
+
+
+@pytest.mark.parametrize(("query", "grid", "more", "sqlstate"), REFUSED)
+def test_refusals_cost_nothing(
+    cluster: Cluster, alice: Connection, query: str, grid: str, more: str, sqlstate: str
+) -> None:
+    with no_charge(cluster), pytest.raises(psycopg.Error) as error:
+        family(alice, query, grid, more)
+    assert error.value.sqlstate == sqlstate
+    assert error.value.diag.message_hint or sqlstate in ("42601", "42703")
+
+
+@pytest.mark.parametrize("name", ["", "Loss", "1st", "a-b", "x" * 56])
+def test_names_that_no_table_could_have(cluster: Cluster, alice: Connection, name: str) -> None:
+    with no_charge(cluster), pytest.raises(psycopg.Error) as error:
+        family(alice, "SELECT count(*) FROM adult WHERE age = $1", "{20}", name=name)
+    assert error.value.sqlstate == "DP005"
+
+
+def test_hidden_and_missing_relations_look_alike(alice: Connection) -> None:
+    def message(table: str) -> str:
+        with pytest.raises(psycopg.Error) as error:
+            family(alice, f"SELECT count(*) FROM {table} WHERE age = $1", "{20}")
+        return str(error.value.diag.message_primary).replace(table, "t")
+
+    assert message("hidden") == message("nowhere")
+
+
+def test_budget_that_does_not_suffice_is_refused(cluster: Cluster) -> None:
+    with cluster.connect("bob", tcp=True) as bob, no_charge(cluster), refused("DP001"):
+        family(bob, "SELECT count(*) FROM adult WHERE age = $1", "{20}", "epsilon => 11")
+
+
+def masses_of(cluster: Cluster, values: Values) -> list[tuple[int, int, int]]:
+    """(v, part, upper mass) of many integers, by the SQL of masses.py."""
+    part = values.part_sql("v", "v IS NULL", "false")
+    rows = f"SELECT v, {part} AS p FROM unnest($1::int8[]) AS v"
+    some = sorted({
+        *range(max(values.low, -70), min(values.high, 70) + 1),
+        *(sign * 2**i + off for i in range(62) for off in (-1, 0, 1) for sign in (1, -1)),
+        *(int(step / values.step) + d for step in values.steps for d in (-1, 0, 1)),
+        values.low, values.high,
+    })  # fmt: skip
+    some = [v for v in some if values.low <= v <= values.high]
+    with cluster.connect("boss") as conn:
+        return conn.execute(
+            f"SELECT v, p, {values.upper_sql('v', 'p')} FROM ({rows.replace('$1', '%s')}) AS r", [some]
+        ).fetchall()
+
+
+LATTICES = {
+    "whole": (0, 4356, Fraction(1)),
+    "cents, both signs": (-30000, 70000, Fraction(1, 100)),
+    "one step": (0, 1, Fraction(1)),
+    "negative": (-9, -2, Fraction(5)),
+    "thirds": (0, 2**50, Fraction(1, 3)),
+    "coarse and long": (0, 2**52, Fraction(1)),
+    "fine": (-(2**30), 2**30, Fraction(1, 10**6)),
+}
+
+
+@pytest.mark.parametrize("name", LATTICES)
+def test_masses_in_sql_are_the_exact_shares_rounded_down(cluster: Cluster, name: str) -> None:
+    low, high, step = LATTICES[name]
+    values = Values.of(Lattice("v", low, high, step, step == 1), 2**20)
+    found = masses_of(cluster, values)
+    assert len(found) >= 2
+    for v, part, mass in found:
+        assert (part, mass) == upper(values, v), v
