@@ -1,0 +1,54 @@
+"""Releases that break one rule each, for test_replay_release.py; runs inside the server as broken_mechanisms.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pg_epsilon.release import cells, choice, masses
+
+Replace = Callable[[Any, str, Any], None]
+parts: Any = choice
+
+
+def whole_at_both_steps(replace: Replace) -> None:
+    """A row counts whole at the upper step, and its rest at the lower: its masses add up to more than one row."""
+
+    def sound(how: Any, part: int, rows: int, upper: int) -> Any:
+        if part in (masses.NULL, masses.NAN, how.zero):
+            return split(how, part, rows, upper)
+        (above, _), below = split(how, part, rows, upper)
+        return ((above, rows * how.whole), below)
+
+    split = masses.Values.masses
+    replace(masses.Values, "masses", sound)
+
+
+def one_row_a_user(replace: Replace) -> None:
+    """Users own several rows, and the noise is scaled for one (composition.md §2.2)."""
+    replace(parts, "_units", lambda request: 1)
+
+
+def every_row_counts(replace: Replace) -> None:
+    """The cap on a user's rows is declared and not enforced (composition.md §2.3)."""
+    sound = parts.statement
+    replace(parts, "statement", lambda *facts: re.sub(r" WHERE n <= \d+", "", sound(*facts)))
+
+
+def cells_with_rows_alone(replace: Replace) -> None:
+    """Only the cells that have a row get noise: which they are is told (numeric-release.md §13, 7)."""
+
+    def core(exact: Any, how: Any, noise: Any, label: str) -> list[int]:
+        places = [place for place, value in enumerate(exact) if value]
+        drawn = sound([exact[place] for place in places], how, noise, label)
+        found = [0] * len(exact)
+        for place, value in zip(places, drawn, strict=True):
+            found[place] = value
+        return found
+
+    sound = cells.core
+    replace(cells, "core", core)
+
+
+CONTROLS = {one.__name__: one for one in (whole_at_both_steps, one_row_a_user, every_row_counts, cells_with_rows_alone)}

@@ -1,0 +1,135 @@
+"""Record and replay of dp_release_numeric on neighbouring databases, as test_replay.py does it for single questions.
+
+Deterministic: the outputs on D are frozen on each neighbour, so the false-alarm probability is 0 whatever the noise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_privacy import HERE, audit_cluster, tapped
+from privacy.neighbours import additions, removals
+from privacy.replay import ATTEMPTS, Question, Session, compare, requests, run, tightness
+
+A = "alice"
+SIGNED = "CASE WHEN insured THEN age ELSE 0 - age END"
+
+
+def asked_of(query: str, grid: str, budget: str) -> str:
+    return f"dp_release_numeric('family', $q${query}$q$, $g${grid}$g$, {budget})"
+
+
+BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
+SESSIONS: dict[str, list[Question]] = {
+    "pay": [
+        (A, "direct", asked_of(BY_STAGE, "{{red,t},{green,f}}", "epsilon => 1")),
+        (A, "cache", asked_of(BY_STAGE, "{{amber,t}}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 1")),
+        (A, "direct", asked_of(f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward <> $1", "{north}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured", "{red}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT sum(age) FROM audit.unpaid WHERE stage = $1", "{red}", "epsilon => 1")),
+        (A, "DP005", asked_of("SELECT sum(age) FROM audit.pay WHERE day >= $1", "{2024-01-09}", "epsilon => 1")),
+        (A, "DP004", asked_of("SELECT sum(score) FROM audit.pay WHERE stage = $1", "{red}", "epsilon => 1")),
+        (A, "DP001", asked_of("SELECT sum(age) FROM audit.pay WHERE ward = $1", "{north}", "epsilon => 50")),
+    ],
+    "trade": [
+        (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku <> $1", "{s1}", "epsilon => 2")),
+        (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku = $1", "{s3}", "epsilon => 2")),
+        (A, "DP004", asked_of("SELECT count(*) FROM audit.hit WHERE weight = $1", "{3}", "epsilon => 1")),
+    ],
+    "lab": [
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.sample WHERE lab = $1", "{a}", "rho => 0.02")),
+    ],
+    "web": [
+        (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE kind NOT IN ($1)", "{k3}", "rho => 0.05")),
+    ],
+}
+# What each control is seen by: the place of that question in the session.
+CAUGHT = [
+    ("pay", "whole_at_both_steps", "sensitivity", 0),
+    ("pay", "cells_with_rows_alone", "draws", 0),
+    ("trade", "one_row_a_user", "sensitivity", 0),
+    ("trade", "every_row_counts", "sensitivity", 1),
+    ("web", "one_row_a_user", "sensitivity", 0),
+]
+
+
+@pytest.fixture(scope="module")
+def conn() -> Iterator[psycopg.Connection[Any]]:
+    with audit_cluster() as cluster, tapped(cluster) as tapped_conn:
+        source = (HERE / "broken_release.py").read_text()
+        tapped_conn.execute("SELECT tap.load('privacy_controls', %s)", (source,))
+        tapped_conn.commit()
+        yield tapped_conn
+
+
+@pytest.fixture(scope="module")
+def asked(conn: psycopg.Connection[Any]) -> dict[str, list[tuple[Question, str]]]:
+    return {dataset: requests(conn, questions) for dataset, questions in SESSIONS.items()}
+
+
+@pytest.fixture(scope="module")
+def recorded(conn: psycopg.Connection[Any], asked: dict[str, Any]) -> dict[str, Session]:
+    return {dataset: run(conn, dataset, asked[dataset]) for dataset in SESSIONS}
+
+
+def violations(
+    conn: psycopg.Connection[Any], dataset: str, asked: Any, record: Session, *controls: str
+) -> Iterator[str]:
+    row = conn.execute("SELECT orders::float8[], epsilon::text FROM dp.dataset WHERE name = %s", (dataset,)).fetchone()
+    assert row is not None
+    for neighbour in removals(conn, dataset, 2, seed=20261128) + additions(conn, dataset)[::4]:
+        replay = run(conn, dataset, asked, neighbour=neighbour, frozen=record.outputs, controls=controls)
+        for problem in compare(record, replay, neighbour.accounts, row[0] or [], Fraction(row[1])):
+            yield f"{neighbour.name}: {problem}"
+
+
+@pytest.mark.parametrize("dataset", SESSIONS)
+def test_releases_go_where_they_say(recorded: dict[str, Session], dataset: str) -> None:
+    for step in recorded[dataset].steps:
+        reply = json.loads(step.reply)
+        outcome = reply["refusal"]["sqlstate"] if "refusal" in reply else reply["answer"]["notice"]["path"]
+        assert (outcome, step.question[2]) == step.question[1:], reply
+
+
+@pytest.mark.parametrize("dataset", SESSIONS)
+def test_a_unit_changes_exact_cells_only(
+    conn: psycopg.Connection[Any], asked: dict[str, Any], recorded: dict[str, Session], dataset: str
+) -> None:
+    """Same draws, statements, answers and accounts; losses within the charge, for units removed and added."""
+    assert list(violations(conn, dataset, asked[dataset], recorded[dataset])) == []
+
+
+def test_a_row_reaches_the_charge(
+    conn: psycopg.Connection[Any], asked: dict[str, Any], recorded: dict[str, Session]
+) -> None:
+    """The audit has teeth: a row that comes realises all that was charged for a release that it is in."""
+    shares: list[Fraction] = []
+    for neighbour in additions(conn, "pay"):
+        replay = run(conn, "pay", asked["pay"], neighbour=neighbour, frozen=recorded["pay"].outputs)
+        shares += tightness(recorded["pay"], replay, neighbour.accounts).values()
+    assert Fraction(1, 4) < max(shares) <= 1
+
+
+@pytest.mark.parametrize(("dataset", "control", "rule", "place"), CAUGHT, ids=["-".join(one[:2]) for one in CAUGHT])
+def test_a_broken_release_is_caught(
+    conn: psycopg.Connection[Any], asked: dict[str, Any], dataset: str, control: str, rule: str, place: int
+) -> None:
+    """Each control breaks one rule, on D and on its neighbours alike, and is caught by the rule that it breaks."""
+    own = [asked[dataset][place]]
+
+    def found() -> Iterator[str]:
+        record = run(conn, dataset, own, controls=[control])
+        yield from violations(conn, dataset, own, record, control)
+
+    assert any(f": {rule}: " in problem for _ in range(ATTEMPTS) for problem in found())
