@@ -77,7 +77,6 @@ class Released:
     """All that was released, integers. mass: of all cells, units of 2^-LATTICE. worst: alpha~ before its margin."""
 
     mass: int
-    rounds: int
     measured: tuple[Measured, ...]
     worst: int
 
@@ -139,16 +138,26 @@ class Algorithm2:
             label=f"{label} error",
         )[0]
 
-    def release(self, histogram: Array, noise: NoiseSource, label: str) -> Released:
-        """All steps. histogram: the private masses, int64 in units of 2^-places, every row's whole mass in it."""
+    def truth(self, histogram: Array) -> Array:
+        """All candidates on the private masses; what rounds and alpha~ are drawn from."""
+        return mwem.answers(self.family, histogram, self.places)
+
+    def draw_rounds(
+        self, histogram: Array, truth: Array, noise: NoiseSource, label: str
+    ) -> tuple[int, tuple[Measured, ...], Weights]:
+        """The mass, the rounds and their weights, without alpha~: shares.scale + shares.rounds."""
         rows = int(histogram.sum()) // (self.family.measure.tuples << self.places)
         mass = self.draw_mass(rows, noise, label)
         rounds = self.rounds(mass)
-        truth = mwem.answers(self.family, histogram, self.places)
         weights = self.weights(mass)
-        measured = mwem.run(weights, truth, rounds, self.setting(rounds), noise, label)
-        worst = self.draw_worst(truth, weights, noise, label)
-        return Released(mass, rounds, tuple(measured), worst)
+        done = mwem.run(weights, truth, rounds, self.setting(rounds), noise, label)
+        return mass, tuple(done), weights
+
+    def release(self, histogram: Array, noise: NoiseSource, label: str) -> Released:
+        """All steps. histogram: private masses, int64 in units of 2^-places, every row's whole mass."""
+        truth = self.truth(histogram)
+        mass, measured, weights = self.draw_rounds(histogram, truth, noise, label)
+        return Released(mass, measured, self.draw_worst(truth, weights, noise, label))
 
     def masses(self, released: Released) -> Array:
         """D~: the released data, int64 in units of 2^-places; the same integers give the same data."""

@@ -51,12 +51,14 @@ class Family:
 
     predicates: f_w. tops: the bound of each class's own values (both signs), if they are smaller than
     the measure's; cells beyond do not exist. Arrays of cells are flat: class by class, in each
-    the measure's cells ascending, and one cell at the end that no query sees (§0.0).
+    the measure's cells ascending, and one cell at the end that no query sees (§0.0). only: other
+    columns than those of C u L, for mechanisms that this one is compared with.
     """
 
     measure: Measure
     predicates: Boxes | Weighted
     tops: Sequence[Fraction] | None = None
+    only: tuple[Column, ...] | None = None
 
     @cached_property
     def classes(self) -> int:
@@ -64,6 +66,8 @@ class Family:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
+        if self.only is not None:
+            return self.only
         out: list[Column] = []
         for side, own in enumerate(self.measure.ladders):
             out += [Column(side, "c", tau) for tau in own.thresholds]

@@ -180,7 +180,7 @@ def test_the_printed_bound_is_broken_and_this_is_found() -> None:
     assert broken > 0
 
 
-RUNS = 200
+RUNS = 100
 EPSILON = F(1)
 SHORT = F(1, 20)
 
