@@ -22,18 +22,17 @@ from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS, Array, Measured, Setting, Weights
 from pg_epsilon.noise import NoiseSource
-from pg_epsilon.release.candidates import Family
+from pg_epsilon.release.candidates import MASS_BITS, Family
 from pg_epsilon.release.rounds import Shares, eps0_of, rounds_auto
 
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
-ROOM = 62
 
 
 def places_of(max_rows: int, tuples: int = 1) -> int:
     """q: masses are in units of 2^-q, so that all masses of the table fit 62 bits. At most 40."""
     most = max(1, max_rows * tuples)
-    return min(40, ROOM - (most - 1).bit_length())
+    return min(40, MASS_BITS - (most - 1).bit_length())
 
 
 def checked_size(family: Family) -> None:
@@ -146,7 +145,8 @@ class Algorithm2:
         self, histogram: Array, truth: Array, noise: NoiseSource, label: str
     ) -> tuple[int, tuple[Measured, ...], Weights]:
         """The mass, the rounds and their weights, without alpha~: shares.scale + shares.rounds."""
-        rows = int(histogram.sum()) // (self.family.measure.tuples << self.places)
+        whole = sum(map(int, histogram))  # in Python: it may not fit 64 bits
+        rows = whole // (self.family.measure.tuples << self.places)
         mass = self.draw_mass(rows, noise, label)
         rounds = self.rounds(mass)
         weights = self.weights(mass)

@@ -25,7 +25,10 @@ from pg_epsilon.release.predicates import Boxes, Weighted
 
 Kind = Literal["c", "l"]
 Row = tuple[int | None, Fraction]
+MASS_BITS = 62
 _LOW = 31  # bits of the lower half of a mass
+_MASK = (1 << _LOW) - 1
+_SURE = 2.0**61  # a sum of doubles below it is one of integers below 2^MASS_BITS
 
 
 class Column(NamedTuple):
@@ -148,12 +151,16 @@ class Family:
         """All candidates on masses in units of 2^-places: int64 in that unit, within `classes` units below.
 
         A row is in one class, where its masses move the sum before rounding by at most k 2^places
-        times 2^LATTICE, an integer multiple: rounded down to 2^-places, class by class, it still moves by at
-        most k 2^places (k of the measure), and so does each query, which has a class once at most.
+        times 2^LATTICE, an integer multiple: rounded down to 2^-places, class by class, it still moves
+        by at most k 2^places (k of the measure), and so does each query, which has a class once at
+        most. No cell may hold more than 2^MASS_BITS (a caller cuts it there: a distance never grows by
+        this), and what is larger in sum is answered as 2^MASS_BITS, so that nothing wraps around.
         """
         grid = masses[:-1].reshape(self.classes, len(self.measure.cells))
         sums = self.predicates.by_class(grid, self.tables, _products)
-        return self.predicates.by_query(sums).ravel()
+        if float(sums.sum(axis=0, dtype=np.float64).max(initial=0.0)) < _SURE:
+            return self.predicates.by_query(sums).ravel()
+        return _saturated(*map(self.predicates.by_query, (sums >> _LOW, sums & _MASK))).ravel()
 
     def support(self, candidate: int) -> Support:
         """Where a candidate is not 0, for the update of weights."""
@@ -184,10 +191,17 @@ class Family:
 
 
 def _products(masses: Array, table: Array) -> Array:
-    """floor(masses @ table / 2^LATTICE), exactly: masses up to 2^62 in all, table entries up to 2^LATTICE."""
-    high = (masses >> _LOW) @ table
-    low = (masses & ((1 << _LOW) - 1)) @ table
-    return np.asarray((high << (_LOW - LATTICE)) + (low >> LATTICE))
+    """floor(masses @ table / 2^LATTICE), exactly; 2^MASS_BITS at most."""
+    high, low = (masses >> _LOW) @ table, (masses & _MASK) @ table
+    return _saturated(high >> LATTICE, ((high & ((1 << LATTICE) - 1)) << (_LOW - LATTICE)) + (low >> LATTICE))
+
+
+def _saturated(high: Array, low: Array) -> Array:
+    """high 2^_LOW + low >= 0, or 2^MASS_BITS where it is larger."""
+    most = 1 << MASS_BITS
+    high = high + (low >> _LOW)
+    whole = (np.minimum(high, most >> _LOW) << _LOW) + (low & _MASK)
+    return np.asarray(np.minimum(whole, most))
 
 
 def histogram(family: Family, rows: Iterable[Row], places: int) -> Array:

@@ -14,7 +14,7 @@ from release_vectors import cases, same
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release.candidates import Family, histogram
+from pg_epsilon.release.candidates import MASS_BITS, Family, histogram
 from pg_epsilon.release.decompose import Measure
 from pg_epsilon.release.predicates import Boxes, Weighted
 
@@ -79,6 +79,25 @@ def test_structured_sums_are_those_of_the_matrix(measure: str, predicates: str) 
     assert len(found) == family.count == family.predicates.queries * len(family.columns)
     for ours, theirs in zip(found.tolist(), exact.tolist(), strict=True):
         assert 0 <= F(theirs, 1 << LATTICE) - ours < family.classes
+
+
+@pytest.mark.parametrize("predicates", PREDICATES)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_sums_beyond_62_bits_are_their_end(measure: str, predicates: str) -> None:
+    """More rows than anybody declared: no answer wraps around, so that a row more moves it as it always does."""
+    own, f = PREDICATES[predicates]
+    family = Family(MEASURES[measure], own)
+    end = 1 << MASS_BITS
+    rng = np.random.default_rng(7)
+    masses = np.where(rng.random(family.prior.size) < 0.5, end, rng.integers(0, end, family.prior.size))
+    exact = on_lattice(matrix(family, f)) @ masses.astype(object)
+    above = 0
+    for ours, theirs in zip(family.evaluate(masses).tolist(), exact.tolist(), strict=True):
+        expected = F(theirs, 1 << LATTICE)
+        above += expected > end
+        assert ours == end or 0 <= expected - ours < family.classes
+        assert ours < end or expected >= end - family.classes
+    assert above
 
 
 @pytest.mark.parametrize("predicates", PREDICATES)
