@@ -1,0 +1,72 @@
+"""Budget and rounds of Algorithm 2 (numeric-release.md §0.0, §2, §3, §4.1). Public parameters alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+SHARE_SCALE = Fraction(2, 100)
+SHARE_ALPHA = Fraction(1, 10)
+MOST_ROUNDS = 200
+_GRID = 1 << 80  # an epsilon of the second formula is a multiple of 2^-80
+
+
+@dataclass(frozen=True)
+class Shares:
+    """epsilon = scale + alpha + rounds: what the scale n~, the error alpha~ and the rounds cost, in this order."""
+
+    scale: Fraction
+    alpha: Fraction
+    rounds: Fraction
+
+
+def shares(epsilon: Fraction, share_scale: Fraction = SHARE_SCALE, share_alpha: Fraction = SHARE_ALPHA) -> Shares:
+    """The parts of epsilon. share_scale: 0 where the scale is declared or bought already."""
+    scale, alpha = share_scale * epsilon, share_alpha * epsilon
+    return Shares(scale, alpha, epsilon - scale - alpha)
+
+
+def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
+    """What each of `rounds` adaptive rounds may cost: the larger of two formulas (§2).
+
+    epsilon / rounds; and, with delta > 0, the largest e with e sqrt(2 T ln(1 / delta)) + T e (exp(e) - 1) <=
+    epsilon (Dwork, Rothblum, Vadhan 2010), which wins from about 30 rounds on, rounded down by more
+    than doubles can be off. T pure eps0-DP rounds are then (epsilon, delta)-DP in all.
+    """
+    plain = epsilon / rounds
+    if delta <= 0:
+        return plain
+    budget, factor = float(epsilon), math.sqrt(2 * rounds * math.log(1 / float(delta)))
+    low, high = 0.0, budget
+    while low < (middle := (low + high) / 2) < high:
+        if middle * factor + rounds * middle * math.expm1(middle) <= budget:
+            low = middle
+        else:
+            high = middle
+    return max(plain, Fraction(math.floor(Fraction(low) * (1 - Fraction(1, 10**13)) * _GRID), _GRID))
+
+
+def theory_alpha(mass: float, cells: int, candidates: int, eps0: float, rounds: int) -> float:
+    """An error that averaged weights keep but with probability 2 rounds / candidates (§3).
+
+    Far too large to be shown: it compares numbers of rounds.
+    """
+    return 2 * mass * math.sqrt(math.log(cells) / rounds) + 10 * math.log(candidates) / eps0
+
+
+def rounds_auto(
+    epsilon: Fraction, delta: Fraction, mass: float, cells: int, candidates: int, most: int = MOST_ROUNDS
+) -> int:
+    """T: the fewest rounds, at most min(most, candidates), for which theory_alpha is least. mass: released."""
+
+    def error(rounds: int) -> float:
+        eps0 = float(eps0_of(epsilon, delta, rounds))
+        return theory_alpha(mass, max(cells, 2), max(candidates, 2), eps0, rounds)
+
+    return min(range(1, min(most, candidates) + 1), key=error)
+
+
+def rounds_of_theory(epsilon: float, mass: float, cells: int, candidates: int) -> float:
+    """The minimum of theory_alpha over real T, delta = 0 (§3)."""
+    return float((epsilon * mass * math.sqrt(math.log(cells)) / (10 * math.log(candidates))) ** (2 / 3))

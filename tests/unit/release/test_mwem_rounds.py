@@ -1,0 +1,57 @@
+"""Budget and rounds (numeric-release.md §0.0, §2, §3)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from mwem_cases import fraction
+from release_vectors import cases, same
+
+from pg_epsilon.release.rounds import eps0_of, rounds_auto, rounds_of_theory, shares, theory_alpha
+
+EPS0, BUDGETS, ROUNDS, THEORY = cases("eps0"), cases("budget"), cases("rounds"), cases("theory_alpha")
+
+
+@pytest.mark.parametrize("name", EPS0)
+def test_epsilon_of_a_round(name: str) -> None:
+    asked = EPS0[name]["input"]
+    found = eps0_of(fraction(asked["epsilon"]), fraction(asked["delta"]), asked["T"])
+    assert same({"eps0": found}, EPS0[name]["expected"])
+
+
+@pytest.mark.parametrize("rounds", [30, 100, 1000])
+def test_epsilon_of_a_round_never_exceeds_its_formula(rounds: int) -> None:
+    delta = Fraction(1, 10**6)
+    found = float(eps0_of(Fraction(1), delta, rounds))
+    spent = found * math.sqrt(2 * rounds * math.log(10**6)) + rounds * found * math.expm1(found)
+    assert 1 - 1e-11 < spent < 1
+    assert found > 1 / rounds
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_shares_of_a_budget(name: str) -> None:
+    asked = BUDGETS[name]["input"]
+    parts = [fraction(asked.get(share, 0.02 if share == "share_n" else 0.1)) for share in ("share_n", "share_alpha")]
+    found = shares(fraction(asked["epsilon"]), *parts)
+    assert same({"n": found.scale, "alpha": found.alpha, "pmw": found.rounds}, BUDGETS[name]["expected"])
+    assert found.scale + found.alpha + found.rounds == fraction(asked["epsilon"])
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_rounds_that_are_best(name: str) -> None:
+    asked = ROUNDS[name]["input"]
+    sizes = (asked["n"], asked["cells"], asked["candidates"])
+    found = {
+        "T": rounds_auto(fraction(asked["epsilon"]), fraction(asked["delta"]), *sizes),
+        "closed_form": rounds_of_theory(asked["epsilon"], *sizes),
+    }
+    assert same(found, ROUNDS[name]["expected"])
+
+
+@pytest.mark.parametrize("name", THEORY)
+def test_error_of_theory(name: str) -> None:
+    asked = THEORY[name]["input"]
+    found = theory_alpha(asked["n"], asked["cells"], asked["candidates"], asked["eps0"], asked["T"])
+    assert same({"alpha": found}, THEORY[name]["expected"])
