@@ -1,6 +1,6 @@
 CREATE FUNCTION dp._question(request jsonb) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN request IS NULL THEN NULL WHEN request ? 'query' THEN request ->> 'query' WHEN request ? 'synthesize' THEN 'a synthetic copy of ' || (request #>> '{from,name}')
+  SELECT CASE WHEN request IS NULL THEN NULL WHEN request ? 'query' THEN request ->> 'query' WHEN request ? 'release' THEN request #>> '{release,query}' WHEN request ? 'synthesize' THEN 'a synthetic copy of ' || (request #>> '{from,name}')
     WHEN NOT request ? 'aggregates' AND request ->> 'call' IS NOT NULL THEN concat_ws(' ',
       format('%s(%s)', request ->> 'call', concat_ws(', ', request #>> '{from,name}', (SELECT string_agg(format('%s => %s', m.name, m.value), ', ' ORDER BY m.name)
         FROM jsonb_each(request - '{version,call,from,joins,where,keys,budget,mechanism,fresh,bars,settings}'::text[]) m(name, value)))),

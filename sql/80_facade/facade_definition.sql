@@ -15,7 +15,7 @@ WITH RECURSIVE published AS (
   WHERE n.nspname = 'dp' AND c.relkind IN ('v', 'm', 'r', 'p') AND has_table_privilege('dp_analyst', c.oid, 'SELECT')
 ), candidate AS (
   SELECT p.oid, p.proname, p.prosrc, COALESCE(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype AS types,
-    l.lanname IN ('sql', 'plpgsql') AS plain, p.proname ~ '^dp_.*_(request|result)$' OR p.proname = 'session_settings' AS pure
+    l.lanname IN ('sql', 'plpgsql') AS plain, p.proname ~ '^dp_.*_(request|result)$' OR p.proname IN ('session_settings', 'grid') AS pure
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
   WHERE n.nspname = 'dp' AND p.prokind = 'f' AND has_function_privilege('dp_analyst', p.oid, 'EXECUTE')
     AND p.prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)

@@ -21,7 +21,7 @@ from fix_waiting import soon
 
 FILES = [
     f"attacks{part}.sql"
-    for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls", "_explain")
+    for part in ("", "_catalog", "_forged", "_names", "_surfaces", "_questions", "_calls", "_explain", "_release")
 ]
 EVERY = [attack for file in FILES for attack in attacks(file)]
 # The first test waits for all of them, in two states (three in make test-thorough).

@@ -18,6 +18,7 @@ OTHERS = {
     "relation_ref",
     "joins_ref",
     "budget_ref",
+    "grid",
     "session_settings",
     "_budget",
     "_spending",

@@ -49,6 +49,7 @@ CALLS = {
 DRAWS = {"_charge", "_answer", "_turbo", "_turbo_reply", "dp_query", *CALLS}
 ANALYSTS = {
     "dp_query",
+    "grid",
     "session_settings",
     "relation_ref",
     "joins_ref",

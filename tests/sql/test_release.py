@@ -293,3 +293,29 @@ def test_masses_in_sql_are_the_exact_shares_rounded_down(cluster: Cluster, name:
     assert len(found) >= 2
     for v, part, mass in found:
         assert (part, mass) == upper(values, v), v
+
+
+def test_grid_has_all_combinations_in_order(alice: Connection) -> None:
+    assert one(alice, "SELECT dp.grid('{17,18}', '{hs,\"m\\\"a\"}', '{x}')") == [
+        ["17", "hs", "x"], ["17", 'm"a', "x"], ["18", "hs", "x"], ["18", 'm"a', "x"],
+    ]  # fmt: skip
+    assert one(alice, "SELECT dp.grid('{3,1,2}')") == [["3"], ["1"], ["2"]]
+    found = alice.execute(
+        "SELECT parameters FROM dp.dp_release_numeric('g', 'SELECT count(*) FROM adult WHERE age = $1 AND edu = $2',"
+        " dp.grid('{17,18}', '{hs,ba}'), epsilon => 1)"
+    ).fetchall()
+    assert found == [(["17", "hs"],), (["17", "ba"],), (["18", "hs"],), (["18", "ba"],)]
+
+
+@pytest.mark.parametrize("lists", ["'{}'", "'{1}', '{}'", "'{1,NULL}'", "'{{1,2}}'", "VARIADIC NULL", "VARIADIC '{}'"])
+def test_lists_that_make_no_grid(alice: Connection, lists: str) -> None:
+    with pytest.raises(psycopg.Error) as error:
+        alice.execute(f"SELECT dp.grid({lists})")
+    assert error.value.sqlstate in ("DP005", "0A000")
+
+
+def test_grid_is_limited(alice: Connection) -> None:
+    ten = "'{1,2,3,4,5,6,7,8,9,10}'"
+    assert len(one(alice, f"SELECT dp.grid({', '.join([ten] * 3)})")) == 1000
+    with refused("DP005"):
+        alice.execute(f"SELECT dp.grid({', '.join([ten] * 6)})")

@@ -1,7 +1,7 @@
 """The classes of a release: what the conditions with parameters tell apart, from declarations alone.
 
 A column of such a condition is an axis; its declared keys are the classes along it, whether a row has them or not
-(numeric-release.md §13.7: never SELECT DISTINCT). A class is one value, or a range of values that no condition of the
+(numeric-release.md §13: never SELECT DISTINCT). A class is one value, or a range of values that no condition of the
 family may cut. Rows outside what is declared are in no class, and in no query.
 """
 

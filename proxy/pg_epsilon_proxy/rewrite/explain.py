@@ -95,6 +95,8 @@ def call_text(request: Mapping[str, Any]) -> str:
         return _decide_call(request)
     if request.get("workload") is not None:
         return _workload_call(request)
+    if request.get("release") is not None:
+        return _release_call(request["release"])
     if request.get("call") and "aggregates" not in request:
         return _own_call(request)
     if request.get("joins") or answered_from(request):
@@ -133,6 +135,12 @@ def _workload_call(request: Mapping[str, Any]) -> str:
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"dp_sum_workload({', '.join(parts)})"
+
+
+def _release_call(asked: Mapping[str, Any]) -> str:
+    """dp_release_numeric, with the size of its grid in place of it."""
+    name, query, grid = str(asked.get("name")), str(asked.get("query")), asked.get("grid") or []
+    return f"dp_release_numeric({_quoted(name)}, {_quoted(query)}, grid => [{len(grid)} rows])"
 
 
 def answered_from(request: Mapping[str, Any]) -> dict[str, str]:
