@@ -1,7 +1,7 @@
 """The weights f_w of a family's queries over classes: boxes, or any (numeric-release.md §6, §7).
 
-Both sum over classes without a matrix of queries by cells: boxes by summed areas, others by a sparse
-matrix. All sums are of int64, exact.
+Both sum over classes without a matrix of queries by cells: boxes by summed areas, others by a
+sparse matrix. All sums are of int64, exact.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Boxes:
         return products(grid, tables[0])
 
     def by_query(self, sums: Array) -> Array:
-        """[query, column], by a summed-area table and 2^d look-ups. Partial sums may wrap around, results do not."""
+        """[query, column], by a summed-area table and 2^d look-ups. Partial sums may wrap around,
+        results do not.
+        """
         padded = np.zeros((*(size + 1 for size in self.sizes), sums.shape[1]), dtype=np.int64)
         padded[(slice(1, None),) * len(self.sizes)] = sums.reshape(*self.sizes, -1)
         for axis in range(len(self.sizes)):

@@ -1,4 +1,6 @@
-"""Budget and rounds of Algorithm 2 (numeric-release.md §0.0, §2, §3, §4.1). Public parameters alone."""
+"""Budget and rounds of Algorithm 2 (numeric-release.md §0.0, §2, §3, §4.1). Public parameters
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _GRID = 1 << 80  # an epsilon of the second formula is a multiple of 2^-80
 
 @dataclass(frozen=True)
 class Shares:
-    """epsilon = scale + alpha + rounds: what the scale n~, the error alpha~ and the rounds cost, in this order."""
+    """epsilon = scale + alpha + rounds: what the scale n~, the error alpha~ and the rounds cost, in
+    this order.
+    """
 
     scale: Fraction
     alpha: Fraction
@@ -30,9 +34,10 @@ def shares(epsilon: Fraction, share_scale: Fraction = SHARE_SCALE, share_alpha: 
 def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
     """What each of `rounds` adaptive rounds may cost: the larger of two formulas (§2).
 
-    epsilon / rounds; and, with delta > 0, the largest e with e sqrt(2 T ln(1 / delta)) + T e (exp(e) - 1) <=
-    epsilon (Dwork, Rothblum, Vadhan 2010), which wins from about 30 rounds on, rounded down by more
-    than doubles can be off. T pure eps0-DP rounds are then (epsilon, delta)-DP in all.
+    epsilon / rounds; and, with delta > 0, the largest e with e sqrt(2 T ln(1 / delta)) + T e
+    (exp(e) - 1) <= epsilon (Dwork, Rothblum, Vadhan 2010), which wins from about 30 rounds on,
+    rounded down by more than doubles can be off. T pure eps0-DP rounds are then (epsilon, delta)-DP
+    in all.
     """
     plain = epsilon / rounds
     if delta <= 0:
@@ -58,7 +63,9 @@ def theory_alpha(mass: float, cells: int, candidates: int, eps0: float, rounds: 
 def rounds_auto(
     epsilon: Fraction, delta: Fraction, mass: float, cells: int, candidates: int, most: int = MOST_ROUNDS
 ) -> int:
-    """T: the fewest rounds, at most min(most, candidates), for which theory_alpha is least. mass: released."""
+    """T: the fewest rounds, at most min(most, candidates), for which theory_alpha is least. mass:
+    released.
+    """
 
     def error(rounds: int) -> float:
         eps0 = float(eps0_of(epsilon, delta, rounds))
