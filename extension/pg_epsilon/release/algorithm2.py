@@ -28,29 +28,49 @@ from pg_epsilon.release.rounds import Shares, eps0_of, rounds_auto
 
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
+MOST_WEIGHTS = 4 * 10**6  # of predicates that are no boxes, which are listed class by class
 
 
 def places_of(max_rows: int, tuples: int = 1) -> int:
-    """q: masses are in units of 2^-q, so that all masses of the table fit 62 bits. At most 40."""
-    most = max(1, max_rows * tuples)
-    return min(40, MASS_BITS - (most - 1).bit_length())
+    """q: masses are in units of 2^-q, so that all masses of the table fit 62 bits; LATTICE to 40.
+
+    DP005 for a table that may have more than 2^42 rows, times their tuples.
+    """
+    places = min(40, MASS_BITS - (max(1, max_rows * tuples) - 1).bit_length())
+    if places < LATTICE:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"a release has no room for {max_rows} rows",
+            "Let the owner declare a smaller max_rows.",
+        )
+    return places
 
 
 def checked_size(family: Family) -> None:
-    """DP005 for a family whose cells or candidates are too many to work with (§0.0)."""
-    cells = family.classes * len(family.measure.cells)
-    if cells > MOST_CELLS:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the release has {cells} cells, more than {MOST_CELLS}",
+    """DP005 for a family whose cells, candidates or weights are too many to work with (§0.0)."""
+    limits = (
+        (
+            family.classes * len(family.measure.cells),
+            MOST_CELLS,
+            "cells",
             "Use coarser classes, a smaller bound of the value, or decomposition => 'split'.",
-        )
-    if family.count > MOST_CANDIDATES:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the release has {family.count} candidates, more than {MOST_CANDIDATES}",
+        ),
+        (
+            family.count,
+            MOST_CANDIDATES,
+            "candidates",
             "Use a coarser grid of parameters, or a smaller bound of the value.",
-        )
+        ),
+        (
+            family.predicates.size,
+            MOST_WEIGHTS,
+            "classes in its queries",
+            "Use a coarser grid of parameters, coarser classes, or conditions that are ranges.",
+        ),
+    )
+    for found, most, what, advice in limits:
+        if found > most:
+            raise DPError(OUT_OF_RANGE, f"the release has {found} {what}, more than {most}", advice)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ class Boxes:
         return len(self.low)
 
     @property
+    def size(self) -> int:
+        """How many weights are listed: none."""
+        return 0
+
+    @property
     def weights(self) -> tuple[Fraction, ...]:
         """The values other than 0 of any f_w."""
         return (Fraction(1),)
@@ -95,6 +100,11 @@ class Weighted:
     @property
     def queries(self) -> int:
         return len(self.rows)
+
+    @property
+    def size(self) -> int:
+        """How many weights are listed."""
+        return sum(map(len, self.rows))
 
     @cached_property
     def weights(self) -> tuple[Fraction, ...]:

@@ -62,14 +62,15 @@ def test_private_radius_of_a_case(name: str) -> None:
     assert same({"radius": found}, RADII[name]["expected"])
 
 
-@pytest.mark.chance(chance.union(*[(1 / 40) ** 2 * 3] * 6))
+RUNS, RARE = 6, F(1, 10**6)
+
+
+@pytest.mark.chance(chance.union(*[chance.laplace_sum(2, 2 * math.log(2 / RARE))] * RUNS))
 def test_a_radius_stops_where_no_row_is_above() -> None:
-    """Six runs of beta / 2 = 1 / 40 each at most; far less, as the tail of two draws at kappa is
-    its square.
-    """
-    steps = ladder(1024)
-    found = [private_radius([10**6] * 5 + [0] * 5, steps, F(1), current(), "x") for _ in range(6)]
-    assert found == [F(32)] * 6
+    """The margin is (4 / epsilon) ln(2 / beta), the scale of each draw 2 / epsilon."""
+    counts = [10**6] * 5 + [0] * 5
+    for _ in range(RUNS):
+        assert private_radius(counts, ladder(1024), F(1), current(), "x", beta=RARE) == 32
 
 
 def scaled_release(case: dict[str, Any], expected: dict[str, Any], scaled: Scaled, epsilon: Fraction) -> dict[str, Any]:
