@@ -42,14 +42,38 @@ def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
     plain = epsilon / rounds
     if delta <= 0:
         return plain
-    budget, factor = float(epsilon), math.sqrt(2 * rounds * math.log(1 / float(delta)))
-    low, high = 0.0, budget
+    low, high = 0.0, float(epsilon)
     while low < (middle := (low + high) / 2) < high:
-        if middle * factor + rounds * middle * math.expm1(middle) <= budget:
+        if _advanced(middle, delta, rounds) <= float(epsilon):
             low = middle
         else:
             high = middle
-    return max(plain, Fraction(math.floor(Fraction(low) * (1 - Fraction(1, 10**13)) * _GRID), _GRID))
+    return max(plain, _down(Fraction(low)))
+
+
+def unspent(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Fraction:
+    """What comes back of epsilon, reserved for `rounds` rounds, where only `done` were drawn (§0.0).
+
+    (rounds - done) eps0, or the difference of the second formula's values if eps0 was made with that;
+    rounded down. A function of the number of rounds, which is public.
+    """
+    eps0 = eps0_of(epsilon, delta, rounds)
+    if eps0 * rounds <= epsilon:
+        return (rounds - done) * eps0
+    values = (_advanced(float(eps0), delta, count) for count in (rounds, done))
+    whole, part = map(Fraction, values)
+    return max(Fraction(0), _down(whole - part))
+
+
+def _advanced(eps0: float, delta: Fraction, rounds: int) -> float:
+    """The second formula's epsilon of so many rounds, in doubles."""
+    factor = math.sqrt(2 * rounds * math.log(1 / float(delta)))
+    return eps0 * factor + rounds * eps0 * math.expm1(eps0)
+
+
+def _down(value: Fraction) -> Fraction:
+    """By more than the doubles it was made of can be off."""
+    return Fraction(math.floor(value * (1 - Fraction(1, 10**13)) * _GRID), _GRID)
 
 
 def theory_alpha(mass: float, cells: int, candidates: int, eps0: float, rounds: int) -> float:
