@@ -1,12 +1,13 @@
 """Multiplicative weights with the exponential mechanism (numeric-release.md §0.0, §3).
 
-A histogram of masses is private; linear queries over its cells, with values in [0, 1], are public. A
-round selects the query on which the present weights are worst, measures it, and moves the weights
-towards every measurement so far. What is released is integers: the scale, and a query's number and its
-noisy answer for each round. The weights are computed from those alone (`replay`): post-processing.
+A histogram of masses is private; linear queries over its cells, with values in [0, 1], are public.
+A round selects the query on which the present weights are worst, measures it, and moves the weights
+towards every measurement so far. What is released is integers: the scale, and a query's number and
+its noisy answer for each round. The weights are computed from those alone (`replay`):
+post-processing.
 
-Private is what is on the lattice: answers to queries are int64 in units of 2^-LATTICE, and the weights'
-own answers are quantised before the two are compared. No float depends on a row.
+Private is what is on the lattice: answers to queries are int64 in units of 2^-LATTICE, and the
+weights' own answers are quantised before the two are compared. No float depends on a row.
 """
 
 from __future__ import annotations
@@ -125,13 +126,16 @@ class Weights:
             self.total = float(self.flat.sum())
 
     def _careful(self, index: tuple[Any, ...], exponents: Array) -> None:
-        """The same by logarithms, for weights that may leave the range of doubles: none overflows, and what
-        would fall below _LEAST starts from there, so that it can come back."""
+        """The same by logarithms, for weights that may leave the range of doubles.
+
+        None overflows, and what would fall below _LEAST starts from there: it can come back.
+        """
         there = self.flat > 0
         logs = np.log(np.maximum(self.cells(), _LEAST))
         grid = logs[: self.grid.size].reshape(self.grid.shape)
         grid[index] += exponents
-        self.flat[:] = np.where(there, np.exp(logs - logs[there].max()), 0.0)
+        logs[~there] = -np.inf
+        np.exp(logs - logs.max(), out=self.flat)
         self.total = float(self.flat.sum())
         self.span = self._spread()
 
@@ -144,7 +148,9 @@ class Weights:
         return self.flat * (self.mass / float(self.flat.sum()))
 
     def masses(self, places: int) -> Array:
-        """The weights in units of 2^-places, int64: the data that are released, and the only ones compared."""
+        """The weights in units of 2^-places, int64: the data that are released, and the only ones
+        compared.
+        """
         return np.rint(self.cells() * float(1 << places)).astype(np.int64)
 
 
@@ -159,14 +165,16 @@ def replay(queries: Queries, prior: Array, mass: int, measured: Sequence[Measure
 def answers(queries: Queries, masses: Array, places: int) -> Array:
     """The answers to all queries, in units of 2^-LATTICE, rounded down.
 
-    One unit moves each by at most k 2^LATTICE: before rounding it moves by at most that, which is an
-    integer, so rounding down does not let it move further.
+    One unit moves each by at most k 2^LATTICE: before rounding it moves by at most that, which is
+    an integer, so rounding down does not let it move further.
     """
     return np.asarray(queries.evaluate(masses) >> (places - LATTICE))
 
 
 def scores(truth: Array, weights: Weights, places: int) -> Array:
-    """How far the weights' answers are off, in units of 2^-LATTICE. Private; moves as the truth does."""
+    """How far the weights' answers are off, in units of 2^-LATTICE. Private; moves as the truth
+    does.
+    """
     return np.asarray(np.abs(answers(weights.queries, weights.masses(places), places) - truth))
 
 
@@ -174,7 +182,8 @@ def floored(errors: Array, sensitivity: int) -> Array:
     """Scores in units of k / 64, rounded down: one unit moves each by at most 64.
 
     Proof. errors move by at most k 2^LATTICE, that is by 64 divisors; floor(x / d) moves by at most
-    64 where x moves by at most 64 d. Coarser units that do not divide k would lose this (¾ k: 1.5 k).
+    64 where x moves by at most 64 d. Coarser units that do not divide k would lose this (¾ k: 1.5
+    k).
     """
     return np.asarray(errors // (sensitivity << (LATTICE - SCORE_BITS)))
 
@@ -183,8 +192,9 @@ def select(errors: Array, picked: Sequence[int], setting: Setting, noise: NoiseS
     """A query with a large error: the exponential mechanism over those that are not picked yet.
 
     errors: int64 >= 0 in units of 2^-LATTICE, of which one unit moves each by at most k 2^LATTICE.
-    Guarantee: eps0 / 2, pure, for adding or removing one unit: `floored` scores are integers that move
-    by at most 64, drawn by `noise.select_in_runs` with that sensitivity. picked: public, released.
+    Guarantee: eps0 / 2, pure, for adding or removing one unit: `floored` scores are integers that
+    move by at most 64, drawn by `noise.select_in_runs` with that sensitivity. picked: public,
+    released.
     """
     left = np.ones(len(errors), dtype=bool)
     left[list(picked)] = False
@@ -224,10 +234,10 @@ def one_round(
     """Select a query and measure it; the weights are not moved yet (`learn`).
 
     truth: `answers` of the private masses. measured: the rounds before, which made these weights.
-    Guarantee: eps0-DP, pure, for adding or removing one unit: eps0 / 2 for the selection, and eps0 / 2 for
-    discrete Laplace noise on one integer that moves by at most k 2^LATTICE. Rounds compose adaptively,
-    because the weights are a function of what was released. A measurement outside [0, mass] is kept:
-    it is unbiased.
+    Guarantee: eps0-DP, pure, for adding or removing one unit: eps0 / 2 for the selection, and eps0
+    / 2 for discrete Laplace noise on one integer that moves by at most k 2^LATTICE. Rounds compose
+    adaptively, because the weights are a function of what was released. A measurement outside [0,
+    mass] is kept: it is unbiased.
     """
     picked = [each.query for each in measured]
     errors = scores(truth, weights, setting.places)
@@ -244,7 +254,8 @@ def one_round(
 def run(
     weights: Weights, truth: Array, rounds: int, setting: Setting, noise: NoiseSource, label: str
 ) -> list[Measured]:
-    """So many rounds, from weights that have learned nothing; they have learned all of them after it.
+    """So many rounds, from weights that have learned nothing; they have learned all of them after
+    it.
 
     Guarantee: `rounds` times eps0 (or the better formula that eps0 was made with). At most as many
     rounds as there are queries.
@@ -257,5 +268,7 @@ def run(
 
 
 def worst(truth: Array, weights: Weights, places: int) -> int:
-    """The largest error of all queries, in units of 2^-LATTICE. Private: one unit moves it by at most k 2^LATTICE."""
+    """The largest error of all queries, in units of 2^-LATTICE. Private: one unit moves it by at
+    most k 2^LATTICE.
+    """
     return int(scores(truth, weights, places).max())

@@ -4,11 +4,12 @@
     2  T rounds: select a candidate, measure it          epsilon_pmw
     3  alpha~ = the largest error + Laplace noise        epsilon_a
 
-Guarantee: (epsilon_n + epsilon_a + epsilon_pmw, delta)-DP for adding or removing one unit, adaptive composition:
-rounds see the private masses through `mwem` alone, whose weights are a function of released integers,
-and alpha~ is asked of those weights. n moves by one, each candidate by at most k (`Measure.sensitivity`), hence
-so does the largest error, a maximum of such distances (§4.1; the paper's 1 is wrong for bits). Of
-users with at most kappa rows all of these move by kappa times as much.
+Guarantee: (epsilon_n + epsilon_a + epsilon_pmw, delta)-DP for adding or removing one unit, adaptive
+composition: rounds see the private masses through `mwem` alone, whose weights are a function of
+released integers, and alpha~ is asked of those weights. n moves by one, each candidate by at most k
+(`Measure.sensitivity`), hence so does the largest error, a maximum of such distances (§4.1; the
+paper's 1 is wrong for bits). Of users with at most kappa rows all of these move by kappa times as
+much.
 
 What is released is integers; masses, thresholds, answers and bars are computed from them.
 """
@@ -27,29 +28,49 @@ from pg_epsilon.release.rounds import Shares, eps0_of, rounds_auto
 
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
+MOST_WEIGHTS = 4 * 10**6  # of predicates that are no boxes, which are listed class by class
 
 
 def places_of(max_rows: int, tuples: int = 1) -> int:
-    """q: masses are in units of 2^-q, so that all masses of the table fit 62 bits. At most 40."""
-    most = max(1, max_rows * tuples)
-    return min(40, MASS_BITS - (most - 1).bit_length())
+    """q: masses are in units of 2^-q, so that all masses of the table fit 62 bits; LATTICE to 40.
+
+    DP005 for a table that may have more than 2^42 rows, times their tuples.
+    """
+    places = min(40, MASS_BITS - (max(1, max_rows * tuples) - 1).bit_length())
+    if places < LATTICE:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"a release has no room for {max_rows} rows",
+            "Let the owner declare a smaller max_rows.",
+        )
+    return places
 
 
 def checked_size(family: Family) -> None:
-    """DP005 for a family whose cells or candidates are too many to work with (§0.0)."""
-    cells = family.classes * len(family.measure.cells)
-    if cells > MOST_CELLS:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the release has {cells} cells, more than {MOST_CELLS}",
+    """DP005 for a family whose cells, candidates or weights are too many to work with (§0.0)."""
+    limits = (
+        (
+            family.classes * len(family.measure.cells),
+            MOST_CELLS,
+            "cells",
             "Use coarser classes, a smaller bound of the value, or decomposition => 'split'.",
-        )
-    if family.count > MOST_CANDIDATES:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the release has {family.count} candidates, more than {MOST_CANDIDATES}",
+        ),
+        (
+            family.count,
+            MOST_CANDIDATES,
+            "candidates",
             "Use a coarser grid of parameters, or a smaller bound of the value.",
-        )
+        ),
+        (
+            family.predicates.size,
+            MOST_WEIGHTS,
+            "classes in its queries",
+            "Use a coarser grid of parameters, coarser classes, or conditions that are ranges.",
+        ),
+    )
+    for found, most, what, advice in limits:
+        if found > most:
+            raise DPError(OUT_OF_RANGE, f"the release has {found} {what}, more than {most}", advice)
 
 
 @dataclass(frozen=True)
@@ -73,7 +94,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Released:
-    """All that was released, integers. mass: of all cells, units of 2^-LATTICE. worst: alpha~ before its margin."""
+    """All that was released, integers. mass: of all cells, units of 2^-LATTICE. worst: alpha~
+    before its margin.
+    """
 
     mass: int
     measured: tuple[Measured, ...]
@@ -82,7 +105,9 @@ class Released:
 
 @dataclass(frozen=True)
 class Algorithm2:
-    """A family with the plan of its release; the steps can be taken one by one, each with its own draws."""
+    """A family with the plan of its release; the steps can be taken one by one, each with its own
+    draws.
+    """
 
     family: Family
     plan: Plan
@@ -97,7 +122,8 @@ class Algorithm2:
         return self.plan.places or places_of(self.plan.max_rows, self.family.measure.tuples)
 
     def draw_mass(self, rows: int, noise: NoiseSource, label: str) -> int:
-        """max(1, n~) times the tuples of a row, units of 2^-LATTICE; shares.scale-DP, or public. At most max_rows.
+        """max(1, n~) times the tuples of a row, units of 2^-LATTICE; shares.scale-DP, or public. At
+        most max_rows.
 
         n moves by kappa at most, in units of 2^-LATTICE by 2^LATTICE times that.
         """
@@ -129,7 +155,9 @@ class Algorithm2:
         return mwem.replay(self.family, self.family.prior, mass, measured, self.plan.sweeps)
 
     def draw_worst(self, truth: Array, weights: Weights, noise: NoiseSource, label: str) -> int:
-        """The largest error of the weights + discrete Laplace noise, units of 2^-LATTICE; shares.alpha-DP."""
+        """The largest error of the weights + discrete Laplace noise, units of 2^-LATTICE;
+        shares.alpha-DP.
+        """
         return noise.laplace(
             [mwem.worst(truth, weights, self.places)],
             l1_sensitivity=self.sensitivity << LATTICE,
@@ -154,7 +182,9 @@ class Algorithm2:
         return mass, tuple(done), weights
 
     def release(self, histogram: Array, noise: NoiseSource, label: str) -> Released:
-        """All steps. histogram: private masses, int64 in units of 2^-places, every row's whole mass."""
+        """All steps. histogram: private masses, int64 in units of 2^-places, every row's whole
+        mass.
+        """
         truth = self.truth(histogram)
         mass, measured, weights = self.draw_rounds(histogram, truth, noise, label)
         return Released(mass, measured, self.draw_worst(truth, weights, noise, label))

@@ -1,4 +1,5 @@
-"""What releases are compared with (numeric-release.md §10): normalisation, global truncation, composition, zero.
+"""What releases are compared with (numeric-release.md §10): normalisation, global truncation,
+composition, zero.
 
 None of them is offered as the better choice; each is as private as it says.
 """
@@ -24,7 +25,8 @@ SHARE_RADIUS = Fraction(1, 10)
 
 @dataclass(frozen=True)
 class Scaled:
-    """Each query divided by one number, so that its values lie in [0, 1]; sums of w come from the weights' answers.
+    """Each query divided by one number, so that its values lie in [0, 1]; sums of w come from the
+    weights' answers.
 
     factors: [query, side], what an answer is multiplied by.
     """
@@ -74,7 +76,8 @@ def without_alpha(epsilon: Fraction, share_scale: Fraction, share_radius: Fracti
 
 
 def answer_scaled(scaled: Scaled, plan: Plan, histogram: Array, noise: NoiseSource, label: str) -> Array:
-    """Normalisation, or global truncation once its radius is paid: multiplicative weights over scaled queries.
+    """Normalisation, or global truncation once its radius is paid: multiplicative weights over
+    scaled queries.
 
     Guarantee: plan.shares.scale + plan.shares.rounds, as Algorithm 2 without alpha~.
     """
@@ -84,7 +87,9 @@ def answer_scaled(scaled: Scaled, plan: Plan, histogram: Array, noise: NoiseSour
 
 
 def most_of_class(family: Family) -> list[Fraction]:
-    """[class]: the largest f_w of any query: a row's largest value over the family is this times |g| (§9)."""
+    """[class]: the largest f_w of any query: a row's largest value over the family is this times
+    |g| (§9).
+    """
     if isinstance(family.predicates, Boxes):
         seen = np.zeros(family.predicates.sizes, dtype=bool)
         for query in range(family.predicates.queries):
@@ -111,7 +116,8 @@ def few_above(bound: int, epsilon: Fraction, beta: Fraction) -> int:
 
 
 def quantile_scores(values: Sequence[tuple[Fraction, int]], bound: int, k: int) -> Runs:
-    """Of each threshold y in 0 … bound: minus the distance of k + 1 from [rows above y, rows not below y].
+    """Of each threshold y in 0 … bound: minus the distance of k + 1 from [rows above y, rows not
+    below y].
 
     values: (value, rows), in [0, bound]; private. A row more moves every score by at most 1: both
     ends of the interval move by 0 or 1.
@@ -136,7 +142,8 @@ def quantile(
     label: str,
     kappa: int = 1,
 ) -> int:
-    """A threshold in 0 … bound above which O(k) rows lie, and at most the largest value but with probability beta.
+    """A threshold in 0 … bound above which O(k) rows lie, and at most the largest value but with
+    probability beta.
 
     Guarantee: epsilon-DP: the exponential mechanism with scores of sensitivity 1 (kappa for users).
     """
@@ -164,10 +171,11 @@ def composition(
     beta: Fraction = Fraction(1, 20),
     kappa: int = 1,
 ) -> list[Cut]:
-    """Each query by itself: half of its share for a threshold, half for the sum of values cut there (§10.2).
+    """Each query by itself: half of its share for a threshold, half for the sum of values cut there
+    (§10.2).
 
-    values: of each query (value, rows), private. Guarantee: (epsilon, delta)-DP over all of them. A value is
-    rounded down to 2^-LATTICE, so that a row moves a sum by at most its threshold.
+    values: of each query (value, rows), private. Guarantee: (epsilon, delta)-DP over all of them. A
+    value is rounded down to 2^-LATTICE, so that a row moves a sum by at most its threshold.
     """
     share = eps0_of(epsilon, delta, len(values))
     out = []

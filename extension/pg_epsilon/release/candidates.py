@@ -1,10 +1,10 @@
 """The queries C u L of a release, and all their answers at once (numeric-release.md §0.0, §5, §7).
 
 A query of the family is w(class, y) = f_w(class) y with 0 <= f_w <= 1 (§6); of values of both signs
-it has two sides, w+ and w- (§9). Each side brings, for its own ladder, counts c = 1[w > tau] at 0, b, 2b,
-…, top / 2 and values l = min(w / tau, 1) at b, 2b, …, top (§5). Their order is fixed: query by query,
-side by side, all counts before all values. They are never made as a matrix: a class's sums over its
-values come first, then a query's sum over its classes (§7).
+it has two sides, w+ and w- (§9). Each side brings, for its own ladder, counts c = 1[w > tau] at 0,
+b, 2b, …, top / 2 and values l = min(w / tau, 1) at b, 2b, …, top (§5). Their order is fixed: query
+by query, side by side, all counts before all values. They are never made as a matrix: a class's
+sums over its values come first, then a query's sum over its classes (§7).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Label(NamedTuple):
 class Family:
     """A family of sums of one measure; all public. Implements mwem.Queries.
 
-    predicates: f_w. tops: the bound of each class's own values (both signs), if they are smaller than
-    the measure's; cells beyond do not exist. Arrays of cells are flat: class by class, in each
+    predicates: f_w. tops: the bound of each class's own values (both signs), if they are smaller
+    than the measure's; cells beyond do not exist. Arrays of cells are flat: class by class, in each
     the measure's cells ascending, and one cell at the end that no query sees (§0.0). only: other
     columns than those of C u L, for mechanisms that this one is compared with.
     """
@@ -88,7 +88,9 @@ class Family:
 
     @cached_property
     def present(self) -> Array:
-        """Which (class, value) exist: those up to the first step that reaches the class's own bound."""
+        """Which (class, value) exist: those up to the first step that reaches the class's own
+        bound.
+        """
         there = np.ones((self.classes, len(self.measure.cells)), dtype=bool)
         for place, top in enumerate(self.tops or ()):
             there[place] = [self._below(y, top) for y in self.measure.cells]
@@ -117,7 +119,8 @@ class Family:
 
     @cached_property
     def tables(self) -> Array:
-        """[f, y, column]: the candidate's value where the query has its f-th weight, in units of 2^-LATTICE.
+        """[f, y, column]: the candidate's value where the query has its f-th weight, in units of
+        2^-LATTICE.
 
         Rounded down from exact fractions; what it is not is `exact`. int64.
         """
@@ -137,7 +140,9 @@ class Family:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether no value of any candidate is rounded: w / tau is a multiple of 2^-LATTICE, or above 1."""
+        """Whether no value of any candidate is rounded: w / tau is a multiple of 2^-LATTICE, or
+        above 1.
+        """
         unit = 1 << LATTICE
         return all(
             f * abs(y) >= own.base * 2**j or (f * y * unit / (own.base * 2**j)).denominator == 1
@@ -148,13 +153,15 @@ class Family:
         )
 
     def evaluate(self, masses: Array) -> Array:
-        """All candidates on masses in units of 2^-places: int64 in that unit, within `classes` units below.
+        """All candidates on masses in units of 2^-places: int64 in that unit, within `classes`
+        units below.
 
         A row is in one class, where its masses move the sum before rounding by at most k 2^places
-        times 2^LATTICE, an integer multiple: rounded down to 2^-places, class by class, it still moves
-        by at most k 2^places (k of the measure), and so does each query, which has a class once at
-        most. No cell may hold more than 2^MASS_BITS (a caller cuts it there: a distance never grows by
-        this), and what is larger in sum is answered as 2^MASS_BITS, so that nothing wraps around.
+        times 2^LATTICE, an integer multiple: rounded down to 2^-places, class by class, it still
+        moves by at most k 2^places (k of the measure), and so does each query, which has a class
+        once at most. No cell may hold more than 2^MASS_BITS (a caller cuts it there: a distance
+        never grows by this), and what is larger in sum is answered as 2^MASS_BITS, so that nothing
+        wraps around.
         """
         grid = masses[:-1].reshape(self.classes, len(self.measure.cells))
         sums = self.predicates.by_class(grid, self.tables, _products)
@@ -173,7 +180,8 @@ class Family:
 
     @cached_property
     def top_places(self) -> Array:
-        """[query, side]: the number of the step that Delta_w is rounded up to; -1 where w is never positive.
+        """[query, side]: the number of the step that Delta_w is rounded up to; -1 where w is never
+        positive.
 
         Delta_w is the largest w over the cells that exist, so over decomposed values (§0.0).
         """

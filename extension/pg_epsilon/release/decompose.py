@@ -1,8 +1,9 @@
-"""What one row puts on the cells of a release (numeric-release.md §0.0, §6.1, §6.2, §9, §13). Exact.
+"""What one row puts on the cells of a release (numeric-release.md §0.0, §6.1, §6.2, §9, §13).
+Exact.
 
-Three decompositions of a value g of a row of one class. none: one unit of mass at g. split: one unit
-of mass, shared by the two steps around g. bits: as many units as a value has bits, each at its bit.
-Signed values have cells of both signs; a row puts mass on one sign alone, and on 0.
+Three decompositions of a value g of a row of one class. none: one unit of mass at g. split: one
+unit of mass, shared by the two steps around g. bits: as many units as a value has bits, each at its
+bit. Signed values have cells of both signs; a row puts mass on one sign alone, and on 0.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Measure:
 
     @cached_property
     def sensitivity(self) -> int:
-        """k: how far one row, added or removed, moves any query with values in [0, 1] over the cells.
+        """k: how far one row, added or removed, moves any query with values in [0, 1] over the
+        cells.
 
         A query's move is its sum over the row's masses. none, split: those are 1 in all. bits: of
         a query that is 0 at y = 0, as all candidates are, the bits that are set: at most

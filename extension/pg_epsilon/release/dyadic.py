@@ -1,15 +1,17 @@
 """Sums over ranges of one class attribute from noisy dyadic nodes (numeric-release.md §0.0, §8).
 
 Rows are parted by the size of their value: part i holds those with step(i - 1) < g <= step(i), of
-which zero and negative values are in none. Each part has a tree over the classes with nodes of 1, 2,
-4, …, 2^(levels - 1) of them; a range is a union of few nodes. Parts are answered together: a row is in
-one part, and noise holds for adding or removing it whatever part that is. (The paper's parallel
-composition is wrong for replacing a row, which may leave one part and enter another: that costs twice
-as much, §13.) All nodes have noise, empty ones included; one release answers every range.
+which zero and negative values are in none. Each part has a tree over the classes with nodes of 1,
+2, 4, …, 2^(levels - 1) of them; a range is a union of few nodes. Parts are answered together: a row
+is in one part, and noise holds for adding or removing it whatever part that is. (The paper's
+parallel composition is wrong for replacing a row, which may leave one part and enter another: that
+costs twice as much, §13.) All nodes have noise, empty ones included; one release answers every
+range.
 
-Two forms. paper: counts at epsilon / 2, and sums of g / step(i) at epsilon / 2. pairs: each row puts
-lambda and 1 - lambda on the ends of its part, as in split data; one release at epsilon, because they are
-1 together, of which the count is the sum of both, and the sum of values step(i) A + step(i - 1) B.
+Two forms. paper: counts at epsilon / 2, and sums of g / step(i) at epsilon / 2. pairs: each row
+puts lambda and 1 - lambda on the ends of its part, as in split data; one release at epsilon,
+because they are 1 together, of which the count is the sum of both, and the sum of values step(i) A
++ step(i - 1) B.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ Z = 2.0
 
 
 def cover(first: int, last: int, levels: int) -> list[tuple[int, int]]:
-    """The fewest nodes (level, number) of 1, 2, …, 2^(levels - 1) classes that make up first … last."""
+    """The fewest nodes (level, number) of 1, 2, …, 2^(levels - 1) classes that make up first …
+    last.
+    """
     nodes = []
     while first <= last:
         fits = min(levels - 1, (last - first + 1).bit_length() - 1)
@@ -45,7 +49,8 @@ def cover(first: int, last: int, levels: int) -> list[tuple[int, int]]:
 
 
 def best_levels(ranges: Iterable[Range], classes: int) -> int:
-    """l: the number of levels for which the mean of l sqrt(K) over the ranges is least; the fewest of such.
+    """l: the number of levels for which the mean of l sqrt(K) over the ranges is least; the fewest
+    of such.
 
     K: the nodes of a range. Noise grows with l, and its deviation with the root of K.
     """
@@ -66,8 +71,8 @@ def laplace_sum_margin(scale: float, terms: int, beta: float) -> float:
 class Parts(NamedTuple):
     """Private sums by [class, part], integers in units of 2^-LATTICE.
 
-    rows: how many, each 2^LATTICE. share: of each row at most 2^LATTICE, rounded down: pairs: lambda, the
-    share of the part's upper step; paper: g / step.
+    rows: how many, each 2^LATTICE. share: of each row at most 2^LATTICE, rounded down: pairs:
+    lambda, the share of the part's upper step; paper: g / step.
     """
 
     rows: Array
@@ -75,7 +80,9 @@ class Parts(NamedTuple):
 
 
 def parts(rows: Iterable[tuple[int, Fraction]], classes: int, steps: Ladder, form: Form) -> Parts:
-    """The sums of rows (class, value); values above the top count as it. A database sums them itself."""
+    """The sums of rows (class, value); values above the top count as it. A database sums them
+    itself.
+    """
     count, share = (np.zeros((classes, steps.length), dtype=np.int64) for _ in range(2))
     for place, value in rows:
         part = steps.place(value)
@@ -118,9 +125,10 @@ def release(
 ) -> Trees:
     """Noise on every node of every part.
 
-    Guarantee: epsilon-DP, pure, for adding or removing one unit. A row is in one part, and in one node
-    of each level. pairs: it puts lambda and 1 - lambda there, 1 in all: L1 sensitivity `levels` (kappa
-    times as much for users). paper: 1 in the counts, at most 1 in the sums: levels each, at epsilon / 2.
+    Guarantee: epsilon-DP, pure, for adding or removing one unit. A row is in one part, and in one
+    node of each level. pairs: it puts lambda and 1 - lambda there, 1 in all: L1 sensitivity
+    `levels` (kappa times as much for users). paper: 1 in the counts, at most 1 in the sums: levels
+    each, at epsilon / 2.
     """
     moved = (kappa * levels) << LATTICE
 
@@ -166,7 +174,8 @@ class RangeAnswer(NamedTuple):
 
 
 def answer(trees: Trees, asked: Range, z: float = Z) -> RangeAnswer:
-    """The sum of values of the classes first … last, cut at the least step above which few rows are (§8).
+    """The sum of values of the classes first … last, cut at the least step above which few rows are
+    (§8).
 
     Few: at most z standard deviations of that count's own noise. Post-processing.
     """

@@ -1,7 +1,7 @@
 """The weights f_w of a family's queries over classes: boxes, or any (numeric-release.md §6, §7).
 
-Both sum over classes without a matrix of queries by cells: boxes by summed areas, others by a sparse
-matrix. All sums are of int64, exact.
+Both sum over classes without a matrix of queries by cells: boxes by summed areas, others by a
+sparse matrix. All sums are of int64, exact.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class Boxes:
         return len(self.low)
 
     @property
+    def size(self) -> int:
+        """How many weights are listed: none."""
+        return 0
+
+    @property
     def weights(self) -> tuple[Fraction, ...]:
         """The values other than 0 of any f_w."""
         return (Fraction(1),)
@@ -54,7 +59,9 @@ class Boxes:
         return products(grid, tables[0])
 
     def by_query(self, sums: Array) -> Array:
-        """[query, column], by a summed-area table and 2^d look-ups. Partial sums may wrap around, results do not."""
+        """[query, column], by a summed-area table and 2^d look-ups. Partial sums may wrap around,
+        results do not.
+        """
         padded = np.zeros((*(size + 1 for size in self.sizes), sums.shape[1]), dtype=np.int64)
         padded[(slice(1, None),) * len(self.sizes)] = sums.reshape(*self.sizes, -1)
         for axis in range(len(self.sizes)):
@@ -93,6 +100,11 @@ class Weighted:
     @property
     def queries(self) -> int:
         return len(self.rows)
+
+    @property
+    def size(self) -> int:
+        """How many weights are listed."""
+        return sum(map(len, self.rows))
 
     @cached_property
     def weights(self) -> tuple[Fraction, ...]:

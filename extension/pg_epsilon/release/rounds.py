@@ -1,4 +1,6 @@
-"""Budget and rounds of Algorithm 2 (numeric-release.md §0.0, §2, §3, §4.1). Public parameters alone."""
+"""Budget and rounds of Algorithm 2 (numeric-release.md §0.0, §2, §3, §4.1). Public parameters
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _GRID = 1 << 80  # an epsilon of the second formula is a multiple of 2^-80
 
 @dataclass(frozen=True)
 class Shares:
-    """epsilon = scale + alpha + rounds: what the scale n~, the error alpha~ and the rounds cost, in this order."""
+    """epsilon = scale + alpha + rounds: what the scale n~, the error alpha~ and the rounds cost, in
+    this order.
+    """
 
     scale: Fraction
     alpha: Fraction
@@ -30,21 +34,46 @@ def shares(epsilon: Fraction, share_scale: Fraction = SHARE_SCALE, share_alpha: 
 def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
     """What each of `rounds` adaptive rounds may cost: the larger of two formulas (§2).
 
-    epsilon / rounds; and, with delta > 0, the largest e with e sqrt(2 T ln(1 / delta)) + T e (exp(e) - 1) <=
-    epsilon (Dwork, Rothblum, Vadhan 2010), which wins from about 30 rounds on, rounded down by more
-    than doubles can be off. T pure eps0-DP rounds are then (epsilon, delta)-DP in all.
+    epsilon / rounds; and, with delta > 0, the largest e with e sqrt(2 T ln(1 / delta)) + T e
+    (exp(e) - 1) <= epsilon (Dwork, Rothblum, Vadhan 2010), which wins from about 30 rounds on,
+    rounded down by more than doubles can be off. T pure eps0-DP rounds are then (epsilon, delta)-DP
+    in all.
     """
     plain = epsilon / rounds
     if delta <= 0:
         return plain
-    budget, factor = float(epsilon), math.sqrt(2 * rounds * math.log(1 / float(delta)))
-    low, high = 0.0, budget
+    low, high = 0.0, float(epsilon)
     while low < (middle := (low + high) / 2) < high:
-        if middle * factor + rounds * middle * math.expm1(middle) <= budget:
+        if _advanced(middle, delta, rounds) <= float(epsilon):
             low = middle
         else:
             high = middle
-    return max(plain, Fraction(math.floor(Fraction(low) * (1 - Fraction(1, 10**13)) * _GRID), _GRID))
+    return max(plain, _down(Fraction(low)))
+
+
+def unspent(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Fraction:
+    """What comes back of epsilon, reserved for `rounds` rounds, where only `done` were drawn (§0.0).
+
+    (rounds - done) eps0, or the difference of the second formula's values if eps0 was made with that;
+    rounded down. A function of the number of rounds, which is public.
+    """
+    eps0 = eps0_of(epsilon, delta, rounds)
+    if eps0 * rounds <= epsilon:
+        return (rounds - done) * eps0
+    values = (_advanced(float(eps0), delta, count) for count in (rounds, done))
+    whole, part = map(Fraction, values)
+    return max(Fraction(0), _down(whole - part))
+
+
+def _advanced(eps0: float, delta: Fraction, rounds: int) -> float:
+    """The second formula's epsilon of so many rounds, in doubles."""
+    factor = math.sqrt(2 * rounds * math.log(1 / float(delta)))
+    return eps0 * factor + rounds * eps0 * math.expm1(eps0)
+
+
+def _down(value: Fraction) -> Fraction:
+    """By more than the doubles it was made of can be off."""
+    return Fraction(math.floor(value * (1 - Fraction(1, 10**13)) * _GRID), _GRID)
 
 
 def theory_alpha(mass: float, cells: int, candidates: int, eps0: float, rounds: int) -> float:
@@ -58,7 +87,9 @@ def theory_alpha(mass: float, cells: int, candidates: int, eps0: float, rounds: 
 def rounds_auto(
     epsilon: Fraction, delta: Fraction, mass: float, cells: int, candidates: int, most: int = MOST_ROUNDS
 ) -> int:
-    """T: the fewest rounds, at most min(most, candidates), for which theory_alpha is least. mass: released."""
+    """T: the fewest rounds, at most min(most, candidates), for which theory_alpha is least. mass:
+    released.
+    """
 
     def error(rounds: int) -> float:
         eps0 = float(eps0_of(epsilon, delta, rounds))

@@ -1,11 +1,13 @@
-"""Thresholds, answers and bars of a family from released masses and alpha~ (numeric-release.md §0.0, §4, §5).
+"""Thresholds, answers and bars of a family from released masses and alpha~ (numeric-release.md
+§0.0, §4, §5).
 
 Post-processing of released integers: nothing here is private, and nothing costs budget.
 
-A query's threshold is the least step at which few rows lie above it by the released data; its answer
-is the sum of values cut there. If every candidate's answer on the released data is within alpha of its
-answer on the private data, a bar holds for any threshold: cut values are off by at most alpha times
-the threshold, and at most c(D~) + alpha rows lie above, each by at most the top minus the threshold.
+A query's threshold is the least step at which few rows lie above it by the released data; its
+answer is the sum of values cut there. If every candidate's answer on the released data is within
+alpha of its answer on the private data, a bar holds for any threshold: cut values are off by at
+most alpha times the threshold, and at most c(D~) + alpha rows lie above, each by at most the top
+minus the threshold.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _UP = 1 + 2.0**-48  # more than the doubles of a bar can be off
 
 
 def alpha_paper(measured: float, sensitivity: int, epsilon: float, beta: float | None) -> float:
-    """max(0, measured [+ (k / epsilon) ln(1 / 2 beta)]): the paper's alpha~ (§4.1). None: without the slack."""
+    """max(0, measured [+ (k / epsilon) ln(1 / 2 beta)]): the paper's alpha~ (§4.1). None: without
+    the slack.
+    """
     slack = sensitivity / epsilon * math.log(1 / (2 * beta)) if beta else 0.0
     return max(0.0, measured + slack)
 
@@ -39,9 +43,9 @@ def alpha_of(
 ) -> Fraction:
     """alpha~: no candidate is off by more, but with probability beta.
 
-    measured: the released integer, the largest error + discrete Laplace noise, in units of 2^-LATTICE.
-    The margin is that of the noise as drawn; one side of it matters, hence 2 beta. Rounded answers
-    are a unit below on each side, and a unit of 2^-places for each class more.
+    measured: the released integer, the largest error + discrete Laplace noise, in units of
+    2^-LATTICE. The margin is that of the noise as drawn; one side of it matters, hence 2 beta.
+    Rounded answers are a unit below on each side, and a unit of 2^-places for each class more.
     """
     scale = laplace_scale(sensitivity << LATTICE, epsilon)
     rounded = 1 + (family.classes >> (places - LATTICE)) + 1
@@ -57,11 +61,23 @@ def error_bound(
     share: float = 1.0,
     thr: float = 0.0,
 ) -> float:
-    """How far the answer of one sign is off at most, where no candidate is off by more than alpha (§0.0).
+    """How far the answer of one sign is off at most, if no candidate is off by more than alpha.
 
     binary: all f_w in {0, 1}. largest: Delta_w(D), the largest value of the query on a row; private,
     so this is for tests and proofs, and nobody is told. share: gamma, the part of alpha that a count
-    is tested against. thr: the threshold chosen; it matters where gamma < 1.
+    is tested against. thr: the threshold that was chosen. Rounding comes on top (`Rounding`), and
+    under bits b f_w(D) where values are no multiples of b. Source: §0.0; the paper's 2 alpha Delta_w(D)
+    is exceeded by split data (§0).
+
+    Proof. t: the threshold, d: Delta_w(D). The sum of values cut at t is off by at most alpha t. Of
+    what is cut, at most (1 + gamma) alpha units of mass lie above t if the search stopped there by
+    its test, and none if it stopped at the top. none, bits (cells at most d): off by alpha t + (1 +
+    gamma) alpha (d - t) <= (1 + gamma) alpha d where t <= d, else by alpha t. At gamma = 1 the search
+    goes on past t / 2 only if c > 0 there, so that t < 2 d or t = b. split: cells reach up to 2 M, M =
+    max(d, b); t <= 2 M gives 2 (1 + gamma) alpha M in the same way, any f. With f in {0, 1} a row of
+    t < g <= 2 t has g - t = t lambda, lambda its mass above t, and one of g > 2 t loses at most d - t
+    a unit: off by alpha t + (1 + gamma) alpha max(t, d - t), and a t below the query's top step is at
+    most M: (2 + gamma) alpha M; at the top, or above, alpha t.
     """
     if decomposition in ("none", "bits"):
         return alpha * max((1 + share) * largest, base, thr if share < 1 else 0.0)
@@ -71,7 +87,8 @@ def error_bound(
 
 @dataclass(frozen=True)
 class Rounding:
-    """What released answers may lose by rounding; public. rows: no more than these are in the table.
+    """What released answers may lose by rounding; public. rows: no more than these are in the
+    table.
 
     places: masses are in units of 2^-places. dropped: what a row's value may lose before it is
     decomposed: the base under bits, if values are no multiples of it, else 0.
@@ -84,7 +101,8 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Answers:
-    """Of each query: answer, threshold of each side ([query, side]), bar, and whether every side is cut at 0.
+    """Of each query: answer, threshold of each side ([query, side]), bar, and whether every side is
+    cut at 0.
 
     below_resolution: the answer 0 then means "too few rows to see", not "none". Bars of all queries
     hold together, but for alpha~'s beta.
@@ -99,7 +117,9 @@ class Answers:
 
 @dataclass(frozen=True)
 class _Side:
-    """One sign of all queries: counts [query, step], above the thresholds 0 … top / 2; thr: step or -1 for 0."""
+    """One sign of all queries: counts [query, step], above the thresholds 0 … top / 2; thr: step or
+    -1 for 0.
+    """
 
     counts: Array
     values: Array
@@ -109,7 +129,9 @@ class _Side:
 
     @property
     def sizes(self) -> Array:
-        """0 and the steps, as doubles; exact, because they are powers of two. The place -1 is the last: 0."""
+        """0 and the steps, as doubles; exact, because they are powers of two. The place -1 is the
+        last: 0.
+        """
         return np.array([float(step) for step in (*self.steps.steps, 0)])
 
     def at(self, table: Array, places: Array) -> Array:
@@ -174,7 +196,9 @@ def answer_all(
 def _bar(
     own: _Side, found: Array, thr: Array, top: Array, alpha: float, unit: float, profile: Profile
 ) -> tuple[Array, Array]:
-    """low and high of one side: +- thr alpha, and for what is cut (c + alpha) (top - thr); low is not clamped."""
+    """low and high of one side: +- thr alpha, and for what is cut (c + alpha) (top - thr); low is
+    not clamped.
+    """
     above = own.at(own.counts, own.thr + 1) * unit
     cut = ((alpha if profile == "paper" else above) + alpha) * np.maximum(top - thr, 0.0)
     return found - thr * alpha, found + thr * alpha + cut
@@ -185,9 +209,9 @@ def _widened(
 ) -> tuple[Array, Array]:
     """A bar with what rounding may lose.
 
-    Values of candidates: below by up to 2^-LATTICE a unit of mass that is above 0, of which there is at
-    most c_0(D~) + alpha. Masses: below by up to half a step times 2^-places a row. dropped: a row.
-    Last, what doubles may be off.
+    Values of candidates: below by up to 2^-LATTICE a unit of mass that is above 0, of which there
+    is at most c_0(D~) + alpha. Masses: below by up to half a step times 2^-places a row. dropped: a
+    row. Last, what doubles may be off.
     """
     low, high = bar
     most = own.counts[:, 0] * 2.0**-rounding.places + alpha

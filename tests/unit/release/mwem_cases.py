@@ -1,4 +1,6 @@
-"""Families and noise of the vectors for multiplicative weights: given draws in place of random ones."""
+"""Families and noise of the vectors for multiplicative weights: given draws in place of random
+ones.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def algorithm_of(case: Mapping[str, Any], family: Family) -> Algorithm2:
 
 
 def without_extra(weights: Sequence[float] | Array) -> Array:
-    """A prior over the cells of a case, in which there is no cell that no query sees: that one is empty."""
+    """A prior over the cells of a case, in which there is no cell that no query sees: that one is
+    empty.
+    """
     return np.append(np.asarray(weights, dtype=float), 0.0)
 
 

@@ -1,4 +1,6 @@
-"""Candidates as a dense matrix, made from their labels alone: the slow form that structured sums are compared with."""
+"""Candidates as a dense matrix, made from their labels alone: the slow form that structured sums
+are compared with.
+"""
 
 from __future__ import annotations
 

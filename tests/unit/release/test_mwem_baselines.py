@@ -1,4 +1,6 @@
-"""What releases are compared with (numeric-release.md §9, §10), with given draws; the private radius."""
+"""What releases are compared with (numeric-release.md §9, §10), with given draws; the private
+radius.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ COMPOSED, ZERO, MERGED = cases("composition"), cases("zero"), cases("merge")
 
 @dataclass
 class Comparisons:
-    """A source of AboveThreshold with given draws, whose signs are those of a count compared with a threshold."""
+    """A source of AboveThreshold with given draws, whose signs are those of a count compared with a
+    threshold.
+    """
 
     threshold: float
     counts: Sequence[float]
@@ -58,16 +62,21 @@ def test_private_radius_of_a_case(name: str) -> None:
     assert same({"radius": found}, RADII[name]["expected"])
 
 
-@pytest.mark.chance(chance.union(*[(1 / 40) ** 2 * 3] * 6))
+RUNS, RARE = 6, F(1, 10**6)
+
+
+@pytest.mark.chance(chance.union(*[chance.laplace_sum(2, 2 * math.log(2 / RARE))] * RUNS))
 def test_a_radius_stops_where_no_row_is_above() -> None:
-    """Six runs of beta / 2 = 1 / 40 each at most; far less, as the tail of two draws at kappa is its square."""
-    steps = ladder(1024)
-    found = [private_radius([10**6] * 5 + [0] * 5, steps, F(1), current(), "x") for _ in range(6)]
-    assert found == [F(32)] * 6
+    """The margin is (4 / epsilon) ln(2 / beta), the scale of each draw 2 / epsilon."""
+    counts = [10**6] * 5 + [0] * 5
+    for _ in range(RUNS):
+        assert private_radius(counts, ladder(1024), F(1), current(), "x", beta=RARE) == 32
 
 
 def scaled_release(case: dict[str, Any], expected: dict[str, Any], scaled: Scaled, epsilon: Fraction) -> dict[str, Any]:
-    """Multiplicative weights over scaled queries with the case's draws and the expected picks, which are checked."""
+    """Multiplicative weights over scaled queries with the case's draws and the expected picks,
+    which are checked.
+    """
     share = fraction(case.get("share_n", 0.02)) * fraction(case["epsilon"])
     shares = baselines.Shares(share, F(0), epsilon)
     plan = Plan(shares, max_rows=1000, rounds=case["T"], sweeps=case["sweeps"], places=PLACES)
@@ -119,7 +128,9 @@ def test_global_truncation_of_a_case(name: str) -> None:
 
 
 def test_scaled_queries_of_fractions_and_signs() -> None:
-    """Each by its own largest weight and each sign by its own largest value: on the private data, the truth."""
+    """Each by its own largest weight and each sign by its own largest value: on the private data,
+    the truth.
+    """
     case = {
         "decomposition": "split",
         "classes": 2,
@@ -226,6 +237,8 @@ def test_zero_of_a_case(name: str) -> None:
 
 
 def test_merging_is_not_served() -> None:
-    """§0.0 leaves lossless merging (§6.3) out until somebody asks for it: one vector stays without a mechanism."""
+    """§0.0 leaves lossless merging (§6.3) out until somebody asks for it: one vector stays without
+    a mechanism.
+    """
     assert list(MERGED) == ["merge"]
     assert not hasattr(Measure, "merged")

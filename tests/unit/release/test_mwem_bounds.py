@@ -1,7 +1,8 @@
-"""Errors never exceed their bound, and bars hold the truth (numeric-release.md §0.0), over random instances.
+"""Errors never exceed their bound, and bars hold the truth (numeric-release.md §0.0), over random
+instances.
 
-The released data of an instance is any data, not what multiplicative weights would find, and alpha is as
-small as it may be: the largest error of any candidate on it.
+The released data of an instance is any data, not what multiplicative weights would find, and alpha
+is as small as it may be: the largest error of any candidate on it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def value_of(rng: np.random.Generator, measure: Measure, on_grid: bool) -> Fract
 
 
 def masses_of(rng: np.random.Generator, truth: Array) -> Array:
-    """Released data: the private data with some mass moved, or lost, or data that have nothing to do with them."""
+    """Released data: the private data with some mass moved, or lost, or data that have nothing to
+    do with them.
+    """
     kind = rng.integers(4)
     if kind == 0:
         return rng.permutation(truth)
@@ -170,7 +173,9 @@ def test_the_bound_of_split_data_is_tight_where_the_printed_one_is_broken() -> N
 
 
 def test_the_printed_bound_is_broken_and_this_is_found() -> None:
-    """The control: 2 alpha Delta_w(D), as printed, fails on some of the instances on which this one holds."""
+    """The control: 2 alpha Delta_w(D), as printed, fails on some of the instances on which this one
+    holds.
+    """
     broken = 0
     for case in [adversarial(), *map(instance, range(1, 100, 4))]:
         alpha = case.alpha
@@ -192,7 +197,9 @@ def most_short() -> int:
 
 @pytest.mark.chance(1e-7)
 def test_whole_releases_keep_their_bounds_and_bars() -> None:
-    """With production noise: where alpha~ is as large as the largest error, nothing is broken; it nearly always is."""
+    """With production noise: where alpha~ is as large as the largest error, nothing is broken; it
+    nearly always is.
+    """
     short = 0
     for seed in range(RUNS):
         made = instance(seed)

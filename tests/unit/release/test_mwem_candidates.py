@@ -1,4 +1,6 @@
-"""Candidates of a family (numeric-release.md §0.0, §5, §6, §7): order, sums, how far a row moves them."""
+"""Candidates of a family (numeric-release.md §0.0, §5, §6, §7): order, sums, how far a row moves
+them.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def test_structured_sums_are_those_of_the_matrix(measure: str, predicates: str) 
 @pytest.mark.parametrize("predicates", PREDICATES)
 @pytest.mark.parametrize("measure", MEASURES)
 def test_sums_beyond_62_bits_are_their_end(measure: str, predicates: str) -> None:
-    """More rows than anybody declared: no answer wraps around, so that a row more moves it as it always does."""
+    """More rows than anybody declared: no answer wraps around, so that a row more moves it as it
+    always does.
+    """
     own, f = PREDICATES[predicates]
     family = Family(MEASURES[measure], own)
     end = 1 << MASS_BITS

@@ -50,7 +50,9 @@ def asked_of(scores: Sequence[float], picked: Sequence[int], eps0: Fraction, k: 
 
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_law_of_a_selection(name: str) -> None:
-    """The reference floors in the same way and declares 65/64 of the sensitivity, this one all of it (§0.0)."""
+    """The reference floors in the same way and declares 65/64 of the sensitivity, this one all of
+    it (§0.0).
+    """
     case = SELECTIONS[name]["input"]
     scores, picked, k = case["scores"], case.get("picked", []), case["k"]
     asked = asked_of(scores, picked, fraction(case["eps0"]), k)
@@ -130,7 +132,9 @@ def test_replay_fits_all_measurements_and_one_update_does_not() -> None:
 
 
 def test_weights_come_back_from_beyond_the_range_of_doubles() -> None:
-    """A measurement far outside [0, mass] moves weights by thousands of powers of e, the next one back."""
+    """A measurement far outside [0, mass] moves weights by thousands of powers of e, the next one
+    back.
+    """
     measured = [Measured(0, -(10**5) * UNIT), Measured(4, 10**3 * UNIT), Measured(2, 10 * UNIT)]
     weights = some_weights(measured, 20)
     assert np.isfinite(weights.cells()).all()

@@ -1,4 +1,6 @@
-"""Sums over ranges from dyadic nodes (numeric-release.md §0.0, §8): covers, cases, how far a row moves them."""
+"""Sums over ranges from dyadic nodes (numeric-release.md §0.0, §8): covers, cases, how far a row
+moves them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_margin_of_a_sum(name: str) -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 4])
 def test_a_cover_is_the_fewest_nodes(levels: int) -> None:
-    """Each class of the range once, and no more nodes than any other way has (by dynamic programming)."""
+    """Each class of the range once, and no more nodes than any other way has (by dynamic
+    programming).
+    """
     for first, last in itertools.combinations_with_replacement(range(13), 2):
         nodes = dyadic.cover(first, last, levels)
         classes = [c for level, node in nodes for c in range(node << level, (node + 1) << level)]
@@ -115,7 +119,9 @@ def test_how_far_a_row_moves_the_nodes(form: Form) -> None:
 
 
 def test_pairs_have_less_noise_than_two_releases() -> None:
-    """Of a count of one node and one part: 2 draws of scale l / epsilon, against one of 2 l / epsilon."""
+    """Of a count of one node and one part: 2 draws of scale l / epsilon, against one of 2 l /
+    epsilon.
+    """
     steps = Ladder(F(1), 1)
     private = Parts(np.array([[UNIT]]), np.array([[UNIT]]))
     alphas = []

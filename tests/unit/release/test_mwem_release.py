@@ -1,4 +1,6 @@
-"""Algorithm 2 with given draws (numeric-release.md §0.0, §4, §5): rounds, released data, thresholds, answers, bars."""
+"""Algorithm 2 with given draws (numeric-release.md §0.0, §4, §5): rounds, released data,
+thresholds, answers, bars.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_a_release_with_given_draws(name: str) -> None:
 def check_pick(
     case: dict[str, Any], expected: dict[str, Any], errors: Array, picked: list[int], setting: Setting
 ) -> None:
-    """The key of the pick is the highest, with the draws of the case for all candidates; its probability."""
+    """The key of the pick is the highest, with the draws of the case for all candidates; its
+    probability.
+    """
     turn, pick = len(picked), expected["picks"][len(picked)]
     keys = float(setting.eps0) * errors / (4 * setting.sensitivity)
     if "gumbel" in case["noise"]:

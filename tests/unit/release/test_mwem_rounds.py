@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import pytest
 from mwem_cases import fraction
 from release_vectors import cases, same
 
-from pg_epsilon.release.rounds import eps0_of, rounds_auto, rounds_of_theory, shares, theory_alpha
+from pg_epsilon.release.rounds import eps0_of, rounds_auto, rounds_of_theory, shares, theory_alpha, unspent
 
 EPS0, BUDGETS, ROUNDS, THEORY = cases("eps0"), cases("budget"), cases("rounds"), cases("theory_alpha")
 
@@ -55,3 +56,14 @@ def test_error_of_theory(name: str) -> None:
     asked = THEORY[name]["input"]
     found = theory_alpha(asked["n"], asked["cells"], asked["candidates"], asked["eps0"], asked["T"])
     assert same({"alpha": found}, THEORY[name]["expected"])
+
+
+@pytest.mark.parametrize(("delta", "rounds"), [(Fraction(0), 10), (Fraction(1, 10**6), 10), (Fraction(1, 10**6), 100)])
+def test_what_comes_back_of_rounds_that_were_not_drawn(delta: Fraction, rounds: int) -> None:
+    """All of it at first, less with every round, nothing at the end; never more than was not spent."""
+    left = [unspent(Fraction(1), delta, rounds, done) for done in range(rounds + 1)]
+    assert 1 - 1e-9 < left[0] <= 1
+    assert left[-1] == 0
+    assert all(before > after for before, after in itertools.pairwise(left))
+    if rounds == 10:
+        assert left == [Fraction(rounds - done, rounds) for done in range(rounds + 1)]
