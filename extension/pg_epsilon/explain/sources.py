@@ -15,19 +15,10 @@ from pg_epsilon.explain.column import Column
 from pg_epsilon.explain.comparison import Comparison
 from pg_epsilon.explain.forms import Barred, Form, Linear
 from pg_epsilon.explain.groups import Keys
+from pg_epsilon.explain.members import explained, flag, whole
 from pg_epsilon.explain.paid import LEAST_MISS, Paid, Source, Split, missed, pairs_of
-from pg_epsilon.explain.why import (
-    MOST_PICKS,
-    MOST_PREDICATES,
-    attribute_of,
-    compared,
-    described_attributes,
-    explained,
-    flag,
-    groups_of,
-    named_columns,
-    whole,
-)
+from pg_epsilon.explain.tried import MOST_PREDICATES, attribute_of, described_attributes, named_columns
+from pg_epsilon.explain.why import MOST_PICKS, compared, groups_of
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import compile_aggregate, parts_of
 from pg_epsilon.query.domain import key_domain
