@@ -49,6 +49,12 @@ def compile_paid(head: Head, asked: Mapping[str, Any]) -> Paid:
         )
     measure = compile_aggregate(explained(head), head.source, head.scope, head.fold)
     comparison, kind, _ = compared(head, asked, measure)
+    if comparison.question.expression is not None:
+        raise DPError(
+            SHAPE,
+            "an expression is explained by rows, not by sums of released numbers",
+            "Leave source out, or compare by weights => '{1,-1}'.",
+        )
     if kind == "avg":
         raise DPError(
             SHAPE,

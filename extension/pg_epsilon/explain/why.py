@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison
 from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
+from pg_epsilon.explain.formula import Formula, check_predicates, formula_of, places_of
 from pg_epsilon.explain.groups import Keys
 from pg_epsilon.explain.influence import Kind
 from pg_epsilon.explain.members import flag, whole
@@ -25,7 +25,7 @@ from pg_epsilon.query.released import gone
 from pg_epsilon.query.released import named as release_of
 from pg_epsilon.query.request import checked_confidence
 
-COMPARED = frozenset({"groups", "weights", "constant", "aggregate", "confidence", "simultaneous"})
+COMPARED = frozenset({"groups", "weights", "constant", "expression", "aggregate", "confidence", "simultaneous"})
 MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "predicates", "anyway", "options", "source"}
 OPTIONS = frozenset({"split", "lower", "joint"})
 MOST_PICKS = 100
@@ -38,7 +38,8 @@ class Why:
 
     comparison: the free answer that it explains. read: which rows count. left_out: columns with too many values to be
     looked at unasked. split: shares of the price for predicates, influences and ranks; lower: that of ranks' lower
-    bounds; joint: the influences' intervals hold together.
+    bounds; joint: the influences' intervals hold together. formula: of an expression, without weights: its influences
+    are not shown, and have no part of the price.
     """
 
     comparison: Comparison
@@ -54,6 +55,7 @@ class Why:
     split: tuple[Fraction, Fraction, Fraction]
     lower: Fraction
     joint: bool
+    formula: Formula | None = None
 
     def canonical(self) -> dict[str, Any]:
         """What tells this question from another of its kind; the policy says what the attributes are."""
@@ -70,7 +72,7 @@ class Why:
     @property
     def counts(self) -> tuple[float, ...]:
         """Of averages, the released numbers of rows of the compared groups; of others, none."""
-        if self.kind != "avg":
+        if self.kind != "avg" or self.formula is not None:
             return ()
         question = self.comparison.question
         weights = question.weights or (1, -1)
@@ -87,12 +89,15 @@ def compile_why(head: Head) -> Why:
     asked = members.mapping(head.document["explain"], "explain")
     comparison, kind, anyway = compared(head, asked, head.aggregates[0])
     keys, groups, weights = groups_of(head, comparison)
-    k, options = whole(asked, "k", 5, MOST_PICKS), _options(asked)
-    space, left_out = predicates(head, asked)
-    if k > len(space):
-        raise DPError(OUT_OF_RANGE, f"k is at most {len(space)}, the number of predicates", f"k => {len(space)}")
     explained = head.aggregates[0]
     lattice = explained.lattice
+    formula = formula_of(comparison.question, kind, lattice)
+    k, options = whole(asked, "k", 5, MOST_PICKS), _options(asked, shown=formula is None)
+    space, left_out = predicates(head, asked)
+    if formula is not None:
+        check_predicates(len(space))
+    if k > len(space):
+        raise DPError(OUT_OF_RANGE, f"k is at most {len(space)}, the number of predicates", f"k => {len(space)}")
     value = None if lattice is None else lattice.sql
     return Why(
         comparison,
@@ -106,6 +111,7 @@ def compile_why(head: Head) -> Why:
         left_out,
         anyway,
         *options,
+        formula,
     )
 
 
@@ -158,7 +164,7 @@ def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
         raise DPError(
             OUT_OF_RANGE,
             "the difference is the other way round: what explains it would make it larger",
-            "Exchange the names of the groups, resp. the signs of the weights.",
+            "Exchange the names of the groups, resp. the signs of the weights; of an expression, write '-(...)'.",
         )
     if found == "cannot tell" and not anyway:
         raise DPError(
@@ -171,7 +177,8 @@ def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
 def groups_of(
     head: Head, comparison: Comparison
 ) -> tuple[tuple[Key, ...], tuple[tuple[str | None, ...], ...], tuple[Fraction, ...]]:
-    """(keys, texts of the keys of each compared group, weights): without groups of weight 0.
+    """(keys, texts of the keys of each compared group, weights): without groups of weight 0. Of an expression, of the
+    groups that stand in it, and no weights.
 
     DP006 where the keys have other values by now.
     """
@@ -183,37 +190,48 @@ def groups_of(
     keys = tuple(found[order.index(place)] for place in range(len(released.domains)))
     if any(tuple(domain) != key.domain for domain, key in zip(released.domains, keys, strict=True)):
         raise gone(stored.request_id, "has groups that were declared otherwise since")
-    given = comparison.question.weights or (Fraction(1), Fraction(-1))
-    numbers = [released.number(group) for group in comparison.groups]
-    chosen = [(number, weight) for number, weight in zip(numbers, given, strict=True) if weight]
+    question = comparison.question
+    given = question.weights or (Fraction(1), Fraction(-1))
+    if question.expression is None:
+        places: Sequence[int] = [place for place, weight in enumerate(given) if weight]
+        weights = tuple(given[place] for place in places)
+    else:
+        places, weights = places_of(question), ()
+    numbers = [released.number(comparison.groups[place]) for place in places]
     groups = tuple(
         tuple(
             domain[number // stride % len(domain)]
             for domain, stride in zip(released.domains, released.strides, strict=True)
         )
-        for number, _ in chosen
+        for number in numbers
     )
-    return keys, groups, tuple(weight for _, weight in chosen)
+    return keys, groups, weights
 
 
-def _options(asked: Mapping[str, Any]) -> tuple[tuple[Fraction, Fraction, Fraction], Fraction, bool]:
-    """(split of the price, share of lower bounds in that of the ranks, whether influences hold together)."""
+def _options(asked: Mapping[str, Any], *, shown: bool) -> tuple[tuple[Fraction, Fraction, Fraction], Fraction, bool]:
+    """(split of the price, share of lower bounds in that of the ranks, whether influences hold together).
+
+    shown: whether influences are shown, and have a part of the price.
+    """
     given = {} if asked.get("options") is None else members.mapping(asked["options"], "options")
-    if set(given) - OPTIONS:
-        hint = f"Options: {', '.join(sorted(OPTIONS))}."
-        raise DPError(OUT_OF_RANGE, f"unknown option {min(set(given) - OPTIONS)[:40]!r}", hint)
-    split = given.get("split", [1, 1, 2])
+    known = OPTIONS if shown else OPTIONS - {"joint"}
+    if set(given) - known:
+        hint = f"Options: {', '.join(sorted(known))}."
+        raise DPError(OUT_OF_RANGE, f"unknown option {min(set(given) - known)[:40]!r}", hint)
+    usual = [1, 1, 2] if shown else [1, 2]
+    split = given.get("split", usual)
     parts = [_part(one, 1000) for one in split] if isinstance(split, list) else []
     lower = _part(given.get("lower", 0.1), 1)
-    if len(parts) != 3 or 0 in parts or prod(parts) == 0 or not 0 < lower < 1:
+    if len(parts) != len(usual) or 0 in parts or not 0 < lower < 1:
+        many = "three" if shown else "two"
         raise DPError(
             OUT_OF_RANGE,
-            "split is three numbers from 0.001 to 1000, lower one between 0 and 1",
-            """options => '{"split": [1, 1, 2], "lower": 0.1}'""",
+            f"split is {many} numbers from 0.001 to 1000, lower one between 0 and 1",
+            f"""options => '{{"split": {usual}, "lower": 0.1}}'""",
         )
     whole = sum(parts, Fraction(0))
-    first, second, third = (part / whole for part in parts)
-    return (first, second, third), lower, flag(given, "joint")
+    first, *second, third = (part / whole for part in parts)
+    return (first, second[0] if second else Fraction(0), third), lower, flag(given, "joint")
 
 
 def _part(value: Any, most: int) -> Fraction:

@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from explain_rows import PREDICATES, Row, formula, influences, neighbours, some_rows
 
 from pg_epsilon.explain.arithmetic import HINT, Node, parse
 from pg_epsilon.explain.cells import Found
 from pg_epsilon.explain.distance import Distances
-from pg_epsilon.explain.expressed import LARGEST, Formula, Influences
+from pg_epsilon.explain.expressed import LARGEST, Influences
+from pg_epsilon.explain.formula import Formula
 from pg_epsilon.explain.image import image
 from pg_epsilon.explain.images import Ends, image_of, is_positive
-from pg_epsilon.explain.influence import Cells, Kind
+from pg_epsilon.explain.influence import Cells
 
-Row = tuple[int, int, int]  # group, which predicate it satisfies, value
-PREDICATES = 4
-STEP = Fraction(1, 4)
 EXPRESSIONS = [
     ("o1 / o2", 2),
     ("o1 / (o1 + o2)", 2),
@@ -33,21 +32,6 @@ EXPRESSIONS = [
     ("o1 / o2 - o2 / o3", 3),
 ]
 BOUNDS = [(0, 20), (-7, 12), (5, 9)]
-
-
-def formula(kind: Kind, text: str, groups: int, bounds: tuple[int, int]) -> Formula:
-    return Formula(kind, parse(text, groups), groups, *bounds, step=Fraction(1) if kind == "count" else STEP)
-
-
-def influences(rows: Sequence[Row], how: Formula) -> Influences:
-    inside = [[(0, 0)] * how.groups for _ in range(PREDICATES)]
-    for group, predicate, value in rows:
-        n, total = inside[predicate][group]
-        inside[predicate][group] = n + 1, total + value
-    some = [place for place in range(PREDICATES) if any(n for n, _ in inside[place])]
-    numbers = [[sum(line[group][at] for line in inside) for group in range(how.groups)] for at in (0, 1)]
-    cells = Cells.of(numbers[0], numbers[1], [inside[place] for place in some])
-    return Influences.of(how, Found(some, cells), PREDICATES)
 
 
 def answer(how: Formula, rows: Sequence[Row], group: int) -> Fraction:
@@ -81,14 +65,6 @@ def truth(how: Formula, rows: Sequence[Row], predicate: int) -> Fraction | None:
         return None
 
 
-def some_rows(rng: random.Random, how: Formula, most: int) -> list[Row]:
-    low, high = how.low, how.high
-    return [
-        (rng.randrange(how.groups), rng.randrange(PREDICATES), rng.randint(low, high))
-        for _ in range(rng.randrange(most))
-    ]
-
-
 def formulas() -> Iterator[Formula]:
     for (text, groups), kind, bounds in product(EXPRESSIONS, ("count", "sum", "avg"), BOUNDS):
         if kind != "count" or bounds == BOUNDS[0]:
@@ -111,13 +87,6 @@ def test_limits_hold_every_influence_so_many_rows_away() -> None:
                         assert ends.low[predicate] <= found <= ends.high[predicate]
                 rows = rows[1:] if rows and rng.random() < 0.5 else [*rows, *some_rows(rng, how, 3)[:1]]
     assert defined > 1000
-
-
-def neighbours(rng: random.Random, rows: list[Row], how: Formula) -> Iterator[list[Row]]:
-    if rows:
-        yield rows[1:]
-    for value in (how.low, how.high):
-        yield [*rows, (rng.randrange(how.groups), rng.randrange(PREDICATES), value)]
 
 
 def test_limits_are_nested_in_those_of_a_neighbour_one_row_further() -> None:
