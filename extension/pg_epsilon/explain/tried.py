@@ -19,7 +19,7 @@ from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.parse import ast, parse_expression
 from pg_epsilon.query.released import named as release_of
 from pg_epsilon.query.schema import Column, written
-from pg_epsilon.query.types import Item
+from pg_epsilon.query.types import BPCHAR, Item, Term
 
 MOST_PREDICATES = 1_000_000
 MOST_LISTED = 1_000  # conditions that each row is tried with
@@ -117,10 +117,19 @@ def _fixed(head: Head) -> set[str]:
     for policy, item in zip(head.source.relations, head.scope.items, strict=False):
         found |= {column_sql(item, name) for name in policy.other_units}
     for term in head.conjuncts:
-        if term.test is not None and term.test.operator == "=" and len(term.test.values) == 1:
-            found.add(term.test.column)
-        found |= set(term.equates or ())
+        found |= _fixed_by(term) | set(term.equates or ())
     return found
+
+
+def _fixed_by(term: Term) -> set[str]:
+    """The column that a condition gives one value. Of char(n), which pads what is equal, a test says nothing."""
+    if term.test is not None:
+        return {term.test.column} if term.test.operator == "=" and len(term.test.values) == 1 else set()
+    listing = term.listing
+    if listing is None or listing.operator != "=" or len(listing.values) > 1:
+        return set()
+    padded = listing.target.column if listing.target.type.name == BPCHAR.name else None
+    return set() if padded is None else {padded}
 
 
 def attribute_of(head: Head, item: Item, column: Column) -> Attribute:
