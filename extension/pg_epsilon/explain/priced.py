@@ -120,7 +120,7 @@ def ranked_of(request: Request, why: Why, *, by_predicate: bool = False) -> Rank
     measure = Ranked(why.space, why.formula, why.k, units, price, confidence, why.lower, by_predicate)
     furthest = max(measure.farthest, *measure.caps.values())
     check_bound(2 * units)
-    if measure.work * (len(why.space) + OVERHEAD) > MOST_WORK or furthest * why.formula.change > SUM_MAX:
+    if measure.work * (len(why.space) + OVERHEAD) > MOST_WORK or furthest * why.formula.change >= SUM_MAX:
         raise DPError(
             OUT_OF_RANGE,
             f"with this budget distances of up to {furthest} rows would count, too far to compute of {len(why.space)}"

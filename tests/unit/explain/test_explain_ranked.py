@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ from pg_epsilon.explain.measure import Price
 from pg_epsilon.explain.ranked import Ranked, drawn, rows
 from pg_epsilon.explain.ranking import LOWER, UPPER, rank_bound
 from pg_epsilon.explain.space import Listed
+from pg_epsilon.noise import current
 
 AVERAGES = formula("avg", "o1 / o2", 2, (0, 20))
 SHARE = formula("count", "o1 / (o1 + o2)", 2, (0, 0))
@@ -64,6 +66,21 @@ def test_the_nearest_are_picked_and_their_ranks_are_held(rho: bool) -> None:
         assert low <= place + 1 <= high
     assert (raw[2], raw[4]) == (1, 1)
     assert [row[0] for row in rows([3, 0, 2, 1, 4, 1], measure(2))] == ["p0", "p3"]
+
+
+@pytest.mark.chance(160 * 1e-9)
+@pytest.mark.parametrize("rho", [False, True])
+def test_ranks_are_held_with_noise(rho: bool) -> None:
+    """80 intervals of two laws, at budgets of which some search finds its rank and some does not."""
+    limits, true, widths = influences(TABLE, SHARE).limits, [1, 2, 3, 4], set()
+    for turn in range(20):
+        how = replace(measure(4, amount=str(1 + 10 * turn), rho=rho), confidence=1 - Fraction(1, 10**9))
+        raw = drawn(limits, how, current(), "x")
+        assert sorted(raw[:4]) == [0, 1, 2, 3]
+        for place, low, high in zip(raw[:4], raw[4:8], raw[8:], strict=True):
+            assert low <= true[place] <= high
+            widths.add(high - low)
+    assert 3 in widths and len(widths) > 1
 
 
 def test_noise_and_distances_are_of_all_rows_of_a_unit() -> None:
