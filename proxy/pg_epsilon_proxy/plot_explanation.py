@@ -69,6 +69,8 @@ def _read(row: Sequence[Any]) -> Row:
 def _question(facts: Mapping[str, Any]) -> str:
     """What was explained, in words."""
     groups = [", ".join("NULL" if value is None else str(value) for value in group) for group in facts["groups"]]
+    if facts.get("expression"):
+        return f"why {facts['expression']} is large, o1, ... being {facts['aggregate']} of {'; '.join(groups)}"
     if facts["weights"] == ["1", "-1"]:
         return f"why {facts['aggregate']} of {groups[0]} is above that of {groups[1]}"
     return f"why a weighted sum of {facts['aggregate']} over {len(facts['weights'])} groups is large"

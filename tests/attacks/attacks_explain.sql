@@ -87,3 +87,23 @@ SELECT * FROM dp_explain_difference('f', 'm', predicates => ARRAY['true THEN 0 E
 SELECT * FROM dp_group_by('people', '{sex}', '{count(*)}', 'age > -7', epsilon => 0.01)
 ---
 SELECT * FROM dp_explain_difference('f', 'm', k => 1, predicates => ARRAY['age = 37 AND city = ''%'''], anyway => true, epsilon => 0.01)
+== explain an expression | all ok/DP005 | charged <=2
+SELECT * FROM dp_group_by('people', '{sex}', '{count(*)}', 'age > -7', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('{f,m}', expression => 'o1 / o2', k => 2, epsilon => 0.01, anyway => true)
+== explain an expression that divides by nothing | all ok/DP005 | charged <=2
+SELECT * FROM dp_group_by('people', '{sex}', '{avg(age)}', 'age > -7', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('{f,m}', expression => '1 / (o1 - o1) + o2 / 0', k => 1, epsilon => 0.01, anyway => true)
+== explain an expression that overflows | all ok/DP005 | charged <=2
+SELECT * FROM dp_group_by('people', '{sex}', '{avg(age)}', 'age > -7', epsilon => 0.01)
+---
+SELECT * FROM dp_explain_difference('{f,m}', expression => 'o1 * 100000000000000000000000000000000000000000000000000 * 100000000000000000000000000000000000000000000000000 * o2 / o1', k => 1, epsilon => 0.01, anyway => true)
+== explain an expression with a query | all DP003/DP005 | charged <=1
+SELECT * FROM dp_group_by('people', '{sex}', '{count(*)}', 'age > -7', epsilon => 0.01)
+---!
+SELECT * FROM dp_explain_difference('{f,m}', expression => '(SELECT max(age) FROM people)', anyway => true, epsilon => 0.01)
+---!
+SELECT * FROM dp_explain_difference('{f,m}', expression => 'age', anyway => true, epsilon => 0.01)
+---!
+SELECT * FROM dp_explain_difference('{f,m}', expression => 'o9', anyway => true, epsilon => 0.01)

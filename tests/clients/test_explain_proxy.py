@@ -119,3 +119,23 @@ def test_from_what_was_paid(stack: Stack) -> None:
     assert len(rows) == 2 and all(row[0].startswith("city ") and row[2] <= row[1] <= row[3] for row in rows)
     assert "stored release" in plan and "sources" in plan
     assert "from 1 of your answers" in said[0] and "no cause" in said[0]
+
+
+def test_an_expression_of_groups(stack: Stack, alice: Connection) -> None:
+    """Ranks and no shares; EXPLAIN says what it costs; with parameters and in binary the same rows, paid once."""
+    call = "dp_explain_difference('{f,m,x}', expression => 'o1 / (o1 + o3) - 0.1', k => 2, epsilon => 0.25)"
+    said: list[str] = []
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
+    assert "0.25" in plan and "o1 / (o1 + o3) - 0.1" in plan
+    alice.execute("SET dp.notices = on")
+    alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    rows = alice.execute(f"SELECT * FROM {call}").fetchall()
+    assert len(rows) == 2
+    assert all(row[1:4] == (None, None, None) and 1 <= row[4] <= row[5] for row in rows)
+    assert "no share of an expression is told" in said[0] and "no cause" in said[0]
+    with no_charge(stack.cluster):
+        asked = "SELECT * FROM dp_explain_difference(%s::text[], %s::text, k => %s, epsilon => %s)"
+        assert alice.execute(asked, [["f", "m", "x"], "o1 / (o1 + o3) - 0.1", 2, 0.25], binary=True).fetchall() == rows
+        with refused("DP003", "compared, not explained"):
+            alice.execute(f"SELECT * FROM {call.replace('o1 / (o1 + o3) - 0.1', 'exp(o1)')}")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from pg_epsilon.explain import measure, priced, ranking
+from pg_epsilon.explain import expressed, images, measure, priced, ranking
 
 Replace = Callable[[Any, str, Any], None]
 shop: Any = priced
@@ -103,6 +103,18 @@ def true_order(replace: Replace) -> None:
     replace(ranking.RankSearch, "interval", interval)
 
 
+def limits_that_are_not_nested(replace: Replace) -> None:
+    """Any limits that hold are not enough (§10, E12): these are wider, by how much depends on the number of rows."""
+    sound = expressed.Influences.limits
+
+    def limits(found: Any, away: int) -> Any:
+        wide = away * 0.01 * (1 + int(found.whole[0].rows) % 7)
+        own = sound(found, away)
+        return images.Ends(own.low - wide, own.high + wide)
+
+    replace(expressed.Influences, "limits", limits)
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -115,5 +127,6 @@ CONTROLS = {
         every_row_counts,
         draws_twice,
         true_order,
+        limits_that_are_not_nested,
     )
 }

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import Cluster
 from fix_privacy import HERE, audit_cluster, tapped
 from privacy.neighbours import additions, removals
 from privacy.replay import ATTEMPTS, Question, Session, compare, requests, run, tightness
@@ -30,7 +31,10 @@ def why(first: int, call: str, more: str) -> str:
 STAGES = "'{red,green}', '{1,-1}', -1e6"
 FEW = "attributes => '{ward,insured}'"
 OWN = "predicates => ARRAY['age > 40 OR insured', 'age < 60', 'ward = ''north''']"
+RATIO = "groups => '{red,green}', expression => 'o1 / o2'"
+ABOVE = "groups => '{amber,red,green}', expression => 'o2 - o3 / 2 + 1000000'"
 SKUS = "'{s1,s2}', '{1,-1}', -1e6"
+SALES = "groups => '{s1,s2}', expression => 'o1 / (o1 + o2)'"
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
         (A, "direct", "dp_group_by('audit.pay', '{stage}', '{count(*),avg(age),sum(age)}', epsilon => 1)"),
@@ -48,6 +52,16 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", "dp_group_by('audit.pay', '{stage,insured}', '{count(*)}', 'age < 70', epsilon => 0.5)"),
         (A, "direct", why(12, "'{{red,t},{green,NULL}}', '{1,-1}', -1e6", "k => 4, epsilon => 1")),
     ],
+    "far": [
+        (A, "direct", "dp_group_by('audit.far', '{stage}', '{count(*),avg(age),sum(age)}', epsilon => 10)"),
+        (A, "direct", why(0, RATIO, f"k => 1, epsilon => 6, anyway => true, {FEW}")),
+        (A, "cache", why(0, RATIO, f"k => 1, epsilon => 6, anyway => true, {FEW}")),
+        (A, "direct", why(0, RATIO, f"aggregate => 2, k => 1, epsilon => 8, anyway => true, {FEW}")),
+        (A, "direct", why(0, ABOVE, f"aggregate => 3, k => 2, epsilon => 6, {FEW}")),
+        (A, "direct", why(0, ABOVE, f"aggregate => 2, k => 2, l => 2, epsilon => 20, {FEW}")),
+        (A, "direct", why(0, RATIO, f"aggregate => 3, k => 2, epsilon => 0.5, anyway => true, {OWN}")),
+        (A, "DP003", why(0, "groups => '{red,green}', expression => 'ln(o1)'", "anyway => true, epsilon => 1")),
+    ],
     "trade": [
         (
             A,
@@ -57,6 +71,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", why(0, SKUS, "k => 3, epsilon => 2")),
         (A, "direct", why(0, SKUS, "aggregate => 2, k => 2, epsilon => 2, attributes => '{qty}'")),
         (A, "direct", why(0, SKUS, "k => 1, epsilon => 2, predicates => ARRAY['qty > 1', 'price >= 2 OR qty = 0']")),
+        (A, "direct", why(0, SALES, "aggregate => 2, k => 2, epsilon => 2, anyway => true, attributes => '{qty}'")),
     ],
     "lab": [
         (A, "direct", "dp_group_by('audit.sample', '{lab}', '{count(*),avg(batch)}', rho => 0.02)"),
@@ -76,6 +91,23 @@ SESSIONS: dict[str, list[Question]] = {
         ),
     ],
 }
+# Rows so many that distances are told apart, and a budget of which they are short.
+FAR = """
+SET search_path = audit, public;
+CREATE TABLE far (id int PRIMARY KEY, stage text, ward text, insured boolean, age int);
+INSERT INTO far SELECT i, CASE WHEN i <= 161 THEN 'red' WHEN i <= 231 THEN 'green' ELSE 'amber' END,
+  CASE WHEN i % 4 < CASE WHEN i <= 161 THEN 3 ELSE 1 END THEN 'north' WHEN i % 4 = 3 THEN 'south' END,
+  i * i % 5 < 2, CASE WHEN i <= 161 AND i % 4 < 3 THEN 90 ELSE 20 + i * 7 % 60 END FROM generate_series(1, 240) i;
+INSERT INTO far VALUES (241, 'amber', 'elsewhere', NULL, 2147483647), (242, 'green', 'north', true, NULL),
+  (243, NULL, '', false, -5);
+CALL dp.create_dataset('far', unit => 'row', epsilon => 100);
+CALL dp.protect('far', 'far', max_rows => 1000);
+CALL dp.describe_column('far', 'stage', domain => '{red,green,amber}', nullable => false);
+CALL dp.describe_column('far', 'ward', domain => '{north,south}');
+CALL dp.describe_column('far', 'insured');
+CALL dp.describe_column('far', 'age', bounds => '{0,120}');
+CALL dp.publish('far'); CALL dp.allot('alice', 'far', epsilon => 100);
+"""
 # What each control is seen by: the places of those questions in the session, after the first.
 CAUGHT = [
     ("pay", "unclamped_values", "sensitivity", 3),
@@ -88,12 +120,20 @@ CAUGHT = [
     ("trade", "one_row_a_user", "sensitivity", 1),
     ("trade", "every_row_counts", "sensitivity", 1),
     ("lab", "every_comparison_spends_all", "price", 1),
+    ("far", "limits_that_are_not_nested", "sensitivity", 1),
+    ("far", "printed_loop", "price", 1),
 ]
 
 
 @pytest.fixture(scope="module")
 def conn() -> Iterator[psycopg.Connection[Any]]:
-    with audit_cluster() as cluster, tapped(cluster) as tapped_conn:
+    with audit_cluster() as cluster:
+        cluster.psql(FAR, user="boss")
+        yield from _tapped(cluster)
+
+
+def _tapped(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
+    with tapped(cluster) as tapped_conn:
         source = (HERE / "broken_explain.py").read_text()
         tapped_conn.execute("SELECT tap.load('privacy_controls', %s)", (source,))
         tapped_conn.commit()
@@ -115,7 +155,7 @@ def violations(
 ) -> Iterator[str]:
     row = conn.execute("SELECT orders::float8[], epsilon::text FROM dp.dataset WHERE name = %s", (dataset,)).fetchone()
     assert row is not None
-    some = additions(conn, dataset)[:: 4 if dataset == "pay" else 1]
+    some = additions(conn, dataset)[:: 4 if dataset in ("pay", "far") else 1]
     for neighbour in removals(conn, dataset, 2, seed=20261128) + some:
         replay = run(
             conn, dataset, asked, neighbour=neighbour, frozen=record.outputs, controls=controls, planned=planned

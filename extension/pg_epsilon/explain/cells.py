@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pg_epsilon.explain.influence import Cells
-from pg_epsilon.explain.space import Listed, Space
+from pg_epsilon.explain.space import Listed, Predicates, Space
 
 RECORD = (("cell", ">i8"), ("rows", ">i8"), ("sum", ">i8"))  # of the statement's binary value
 LIMB = 31  # bits: of sums as two numbers of which a float adds up all cells exactly
@@ -60,6 +60,13 @@ class Found:
             sums[places],
         )
         return cls([int(place) for place in places], cells)
+
+
+def found_in(cells: bytes, space: Predicates, groups: int, *, by_predicate: bool) -> Found:
+    """The statement's binary value -> what each predicate holds. by_predicate: the statement added up cells itself."""
+    if isinstance(space, Listed):
+        return listed(cells, space, groups)
+    return (added if by_predicate else unpacked)(cells, space, groups)
 
 
 def unpacked(found: bytes, space: Space, groups: int) -> Found:

@@ -7,47 +7,17 @@ All of it is private.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from pg_epsilon.explain.arithmetic import Node
-from pg_epsilon.explain.image import Ends, image, outward
+from pg_epsilon.explain.images import Ends
 
 # Of every predicate, the least and the largest influence that it has in any table so many rows away. Nested: the limits
 # of a neighbour at one row less lie within them.
-Limits = Callable[[int], Sequence[Ends]]
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """A count or a sum that an influence is computed from.
-
-    change: by how much one row moves it at most. low, high: where it lies whatever the rows are.
-    """
-
-    value: Fraction
-    change: Fraction
-    low: Fraction | None = None
-    high: Fraction | None = None
-
-    def within(self, rows: int) -> Ends:
-        """Where it lies in every table so many rows away."""
-        low, high = self.value - rows * self.change, self.value + rows * self.change
-        low = low if self.low is None else max(low, self.low)
-        high = high if self.high is None else min(high, self.high)
-        return outward(low, high)
-
-
-def limits_of(influence: Node, predicates: Sequence[Sequence[Statistic]]) -> Limits:
-    """Limits by interval arithmetic of the influence over each predicate's statistics, by index; infinite where it may
-    be undefined. Intervals grow with the box, so that these are nested."""
-    return lambda rows: [image(influence, [one.within(rows) for one in own]) for own in predicates]
+Limits = Callable[[int], Ends]
+KEPT = 256  # numbers of rows whose limits are kept for the next rank
 
 
 class Distances:
@@ -58,7 +28,7 @@ class Distances:
 
     def __init__(self, limits: Limits, cap: int) -> None:
         self._cap = cap
-        self._ends = cache(lambda rows: np.array(limits(rows), dtype=np.float64))
+        self._ends = lru_cache(KEPT)(limits)
 
     def to_be_as_low(self, place: int, rank: int) -> int:
         """ω(p, t): the fewest rows away from which p may have the rank t or a worse one; 0 up to its own rank."""
@@ -67,6 +37,22 @@ class Distances:
     def to_be_as_high(self, place: int, rank: int) -> int:
         """ω⁻(p, t): the fewest rows away from which p may have the rank t or a better one; 0 from its own rank on."""
         return self._least(lambda rows: self._best(place, rows) <= rank)
+
+    def all_to_be_as_high(self, rank: int) -> list[int]:
+        """ω⁻(p, t) of every predicate, by place: the same by bisection of all of them at once.
+
+        p may have the rank t where its upper limit is not below the t-th largest of the lower limits.
+        """
+        many = len(self._ends(0).low)
+        low, high = np.zeros(many, np.int64), np.full(many, self._cap, np.int64)
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            for rows in np.unique(middle[open_]):
+                ends, here = self._ends(int(rows)), open_ & (middle == rows)
+                holds = ends.high >= np.partition(ends.low, many - rank)[many - rank]
+                high[here & holds] = rows
+                low[here & ~holds] = rows + 1
+        return [int(one) for one in low]
 
     def _least(self, holds: Callable[[int], bool]) -> int:
         """Ranks that are possible stay possible further away."""
@@ -80,18 +66,9 @@ class Distances:
         return low
 
     def _worst(self, place: int, rows: int) -> int:
-        ends = self._of(rows)
-        return len(ends) - int((ends[:, 1] < ends[place, 0]).sum())
+        ends = self._ends(rows)
+        return len(ends.low) - int((ends.high < ends.low[place]).sum())
 
     def _best(self, place: int, rows: int) -> int:
-        ends = self._of(rows)
-        return 1 + int((ends[:, 0] > ends[place, 1]).sum())
-
-    def _of(self, rows: int) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = self._ends(rows)
-        return found
-
-
-def cap(margin: float, deviation: float) -> int:
-    """Beyond the margin of a search by eight deviations of its noise: further distances decide nothing."""
-    return math.ceil(abs(margin) + 8 * deviation)
+        ends = self._ends(rows)
+        return 1 + int((ends.low > ends.high[place]).sum())

@@ -16,7 +16,7 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.influence import Kind, scores
 from pg_epsilon.explain.ranking import Budget, RankSearch, comparisons, top
-from pg_epsilon.explain.space import Listed, Predicates
+from pg_epsilon.explain.space import Predicates
 from pg_epsilon.explain.table import Row
 from pg_epsilon.noise import NoiseSource
 
@@ -35,7 +35,8 @@ def fineness(rows: int) -> int:
 class Price:
     """The three parts of a budget, each rho or all epsilon.
 
-    selection: epsilon of one of the k selections, whatever the others are. influences, ranks: of all k together.
+    selection: epsilon of one of the k selections, whatever the others are. influences, ranks: of all k together;
+    influences: 0 where none is shown.
     """
 
     selection: Decimal
@@ -48,12 +49,15 @@ class Price:
 
     def charges(self, k: int, predicates: int) -> tuple[Charge, ...]:
         """In native form; ranks among one predicate are known."""
-        selections = (Charge.of("exponential", epsilon=self.selection),) * k
-        if self.rho:
-            noise = [Charge.of("gaussian", rho=self.influences), Charge.of("gaussian", rho=self.ranks)]
-        else:
-            noise = [Charge.of("laplace", epsilon=self.influences), Charge.of("pure", epsilon=self.ranks)]
-        return (*selections, *noise[: 2 if comparisons(predicates) else 1])
+        found = [Charge.of("exponential", epsilon=self.selection)] * k
+        if self.influences:
+            found.append(self._charge("laplace", self.influences))
+        if comparisons(predicates):
+            found.append(self._charge("pure", self.ranks))
+        return tuple(found)
+
+    def _charge(self, kind: str, amount: Decimal) -> Charge:
+        return Charge.of("gaussian", rho=amount) if self.rho else Charge.of(kind, epsilon=amount)
 
 
 @dataclass(frozen=True)
@@ -127,13 +131,9 @@ def core(cells: bytes, how: Explaining, noise: NoiseSource, label: str) -> list[
 
     cells: records of cells.RECORD, private; so are scores: influences on the grid.
     """
-    from pg_epsilon.explain.cells import added, listed, unpacked  # numpy is not on the way of a count
+    from pg_epsilon.explain.cells import found_in  # numpy is not on the way of a count
 
-    groups = len(how.weights)
-    if isinstance(how.space, Listed):
-        found = listed(cells, how.space, groups)
-    else:
-        found = (added if how.by_predicate else unpacked)(cells, how.space, groups)
+    found = found_in(cells, how.space, len(how.weights), by_predicate=how.by_predicate)
     points = [0] * len(how.space)
     for place, score in zip(found.places, scores(how.kind, how.weights, found.cells, how.steps), strict=True):
         points[place] = score

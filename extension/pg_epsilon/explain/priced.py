@@ -14,6 +14,7 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.explain import sensitivity
 from pg_epsilon.explain.cells import Layout
 from pg_epsilon.explain.measure import Explaining, Price, fineness
+from pg_epsilon.explain.ranked import Ranked
 from pg_epsilon.explain.space import Space
 from pg_epsilon.explain.statement import SUM_MAX, by_cells, by_list, by_predicates
 from pg_epsilon.explain.why import Why
@@ -25,6 +26,8 @@ from pg_epsilon.query.statistics import OWNERS, Statistic
 RECORD_BYTES = 24
 MOST_BYTES = 64 * 1024 * 1024
 MOST_SUBSETS = 2_000  # expressions of one array
+MOST_WORK = 400_000_000  # intervals, of which a second computes some fifty million
+OVERHEAD = 1_000  # predicates whose intervals take as long as a call
 UNDECLARED_ROWS = 2**30  # what sums have room for where max_rows is not declared
 
 
@@ -32,7 +35,7 @@ UNDECLARED_ROWS = 2**30  # what sums have room for where max_rows is not declare
 class Explained:
     """The estimator of an explanation: nothing to show but the table."""
 
-    measure: Explaining
+    measure: Explaining | Ranked
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -63,7 +66,8 @@ def choose(request: Request, why: Why) -> Choice:
     where more than 64 MB could be read.
     """
     by_predicate, statement = _read(request, why)
-    measure = measure_of(request, why, by_predicate=by_predicate)
+    priced = measure_of if why.formula is None else ranked_of
+    measure = priced(request, why, by_predicate=by_predicate)
     users = request.source.has_user_units
     warnings = [f"at most {request.source.kappa} rows of each unit are looked at (bias unknown)"] if users else []
     if why.left_out:
@@ -107,6 +111,25 @@ def measure_of(request: Request, why: Why, *, by_predicate: bool = False) -> Exp
     return measure
 
 
+def ranked_of(request: Request, why: Why, *, by_predicate: bool = False) -> Ranked:
+    """Of an expression. DP005 for a budget that does not fit, or so small that distances take too long to compute."""
+    if why.formula is None:
+        raise ValueError("an explanation with weights")
+    confidence, price = why.comparison.question.confidence, _price(request, why)
+    units = _units(request)
+    measure = Ranked(why.space, why.formula, why.k, units, price, confidence, why.lower, by_predicate)
+    furthest = max(measure.farthest, *measure.caps.values())
+    check_bound(2 * units)
+    if measure.work * (len(why.space) + OVERHEAD) > MOST_WORK or furthest * why.formula.change >= SUM_MAX:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"with this budget distances of up to {furthest} rows would count, too far to compute of {len(why.space)}"
+            f" predicates for k = {why.k}",
+            "Spend more, ask for a smaller k, or name fewer columns: attributes => '{age,education}'.",
+        )
+    return measure
+
+
 def _price(request: Request, why: Why) -> Price:
     budget = request.budget
     if budget.kind == "accuracy":
@@ -116,7 +139,7 @@ def _price(request: Request, why: Why) -> Price:
     selection = Share(budget.kind, first).part(why.k).epsilon_of_selection()
     spent = first if budget.kind == "rho" else selection * why.k
     ranks = add([whole.amount, -spent, -second])  # what rounding left over too: the parts add up to what was asked
-    if min(selection, second, ranks) <= 0:
+    if min(selection, ranks) <= 0 or (second <= 0 and why.formula is None):
         raise DPError(OUT_OF_RANGE, "the budget is too small to be split", "Spend more, or ask for fewer predicates.")
     return Price(selection, second, ranks, budget.kind == "rho")
 
@@ -152,7 +175,7 @@ def _read(request: Request, why: Why) -> tuple[bool, str]:
         )
     if not isinstance(why.space, Space):
         return False, by_list(why.read, why.space)
-    layout = Layout(len(why.weights), tuple(one.size for one in why.space.attributes))
+    layout = Layout(len(why.read.groups), tuple(one.size for one in why.space.attributes))
     if layout.cells <= SUM_MAX and min(rows, layout.cells) * RECORD_BYTES <= MOST_BYTES:
         return False, by_cells(why.read, why.space, layout)
     if len(why.space) * layout.groups * RECORD_BYTES > MOST_BYTES or len(why.space.subsets) > MOST_SUBSETS:

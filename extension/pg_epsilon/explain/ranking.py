@@ -7,6 +7,7 @@ constant, and so have half of it, resp. all of it, as their sensitivity.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -90,6 +91,12 @@ class Budget:
             return gaussian_margin(gaussian_scale(integers * moved**2, self.rho), miss)
         return laplace_margin(laplace_scale(integers * moved, self.epsilon or Fraction(1)), miss)
 
+    def deviation(self, moved: int) -> float:
+        """Of the noise of one integer."""
+        if self.rho is not None:
+            return gaussian_scale(moved**2, self.rho)
+        return math.sqrt(2) * laplace_scale(moved, self.epsilon or Fraction(1))
+
 
 @dataclass(frozen=True)
 class RankSearch:
@@ -111,15 +118,23 @@ class RankSearch:
 
     def interval(self, score: int, ordered: Sequence[int], noise: NoiseSource, label: str) -> tuple[int, int]:
         """(lowest, highest) rank. score: the predicate's; ordered: all scores, the largest first. Both private."""
+        return self.bounds(lambda direction, rank: score - ordered[rank - 1], noise, label)
+
+    def bounds(self, above: Callable[[int, int], int], noise: NoiseSource, label: str) -> tuple[int, int]:
+        """(lowest, highest) rank by an indicator that takes the place of the difference of two scores (§7.2).
+
+        above: of a direction and a rank t, private: for UPPER not above 0 up to the predicate's last rank, for LOWER
+        not below 0 from its first one on; non-decreasing in t; one unit moves it by at most `moved`.
+        """
         found = []
         for direction, share, name in ((LOWER, self.lower, "low"), (UPPER, 1 - self.lower, "high")):
             each = self.comparison(share)
 
-            def above(place: int, each: Budget | None = each, name: str = name) -> int:
-                distance = score - ordered[place - 1]
-                return each.noisy([distance], self.moved, noise, f"{label} {name}")[0] if each else distance
+            def noisy(rank: int, each: Budget | None = each, name: str = name, direction: int = direction) -> int:
+                exact = above(direction, rank)
+                return each.noisy([exact], self.moved, noise, f"{label} {name}")[0] if each else exact
 
-            found.append(rank_bound(above, self.predicates, direction, self.margin(share)))
+            found.append(rank_bound(noisy, self.predicates, direction, self.margin(share)))
         return min(found), max(found)
 
     def comparison(self, share: Fraction) -> Budget | None:
@@ -132,3 +147,8 @@ class RankSearch:
         each = self.comparison(share)
         miss = (1 - self.confidence) / max(comparisons(self.predicates), 1)
         return each.margin(1, self.moved, miss) if each else 0
+
+    def cap(self, share: Fraction) -> int:
+        """Of an indicator that counts rows, the largest number that the search needs: a public one (§7.2)."""
+        each = self.comparison(share)
+        return math.ceil(self.margin(share) + 8 * each.deviation(self.moved)) if each else 0

@@ -9,20 +9,25 @@ from fractions import Fraction
 from typing import Any
 
 from pg_epsilon.decimals import plain
+from pg_epsilon.explain import ranked
 from pg_epsilon.explain.comparison import Comparison, number
 from pg_epsilon.explain.measure import Explaining, rows
 from pg_epsilon.explain.paid import Paid
+from pg_epsilon.explain.ranked import Ranked
 from pg_epsilon.explain.table import denominator, sorted_rows
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.group_by import Measure
 
 Cell = str | int | None
 NO_SHARE = "the difference may be noise, so that no share of it is told"
+UNBOUNDED = "no share of an expression is told, because one row could change it by any amount"
 NO_CAUSE = "rows that go with a difference are no cause of it"
 
 
 def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
     """The member "explain" of an answer, rows in the table's order: explanation, share and its interval, ranks."""
+    if isinstance(measure, Ranked):
+        return {"rows": [[text, None, None, None, low, high] for text, low, high in ranked.rows(raw, measure)]}
     divisor = _divisor(why)
     found: list[list[Cell]] = []
     for text, shares, low, high in sorted_rows(rows(raw, _own(measure)), divisor or 1.0):
@@ -73,11 +78,24 @@ def paid_described(asked: Paid) -> tuple[dict[str, Any], list[str]]:
 
 def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
     """(Facts, sentences) for EXPLAIN, dp_plan, dp.last_answer and the NOTICE: public, and what was released before."""
-    how, divisor, comparison = _own(measure), _divisor(why), why.comparison
+    if isinstance(measure, Ranked):
+        facts = _facts(measure, why, None)
+        said = f"{measure.k} of {len(why.space)} predicates, each rank is known at {facts['confidence']}"
+        return facts, [said, UNBOUNDED, NO_CAUSE]
+    how, divisor = _own(measure), _divisor(why)
     half_width = float(how.margin / how.steps) / divisor if divisor else None
+    facts = _facts(how, why, None if half_width is None else float(f"{half_width:.4g}"))
+    width = "" if half_width is None else f", each share is known to {half_width:.3g}"
+    sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}"]
+    if not divisor:
+        sentences.append(NO_SHARE)
+    return facts, [*sentences, NO_CAUSE]
+
+
+def _facts(how: Explaining | Ranked, why: Why, half_width: float | None) -> dict[str, Any]:
     price = how.price
-    facts: dict[str, Any] = {
-        **_compared(comparison, why.weights),
+    return {
+        **_compared(why.comparison, why.weights),
         "rows": number(max(1.0, min(why.counts))) if why.counts else None,  # what averages' shares are divided by too
         "predicates": len(why.space),
         "attributes": [one.name for one in why.space.attributes],
@@ -85,18 +103,13 @@ def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
         "k": how.k,
         "l": why.space.most,
         "confidence": plain(_decimal(how.confidence)),
-        "half_width": None if half_width is None else float(f"{half_width:.4g}"),
+        "half_width": half_width,
         "split": {
             "predicates": [plain(price.selection), how.k],  # epsilon of each selection
             "influences": plain(price.influences),
             "ranks": plain(price.ranks),
         },
     }
-    width = "" if half_width is None else f", each share is known to {half_width:.3g}"
-    sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}"]
-    if not divisor:
-        sentences.append(NO_SHARE)
-    return facts, [*sentences, NO_CAUSE]
 
 
 def _compared(comparison: Comparison, weights: Sequence[Fraction]) -> dict[str, Any]:
@@ -108,6 +121,7 @@ def _compared(comparison: Comparison, weights: Sequence[Fraction]) -> dict[str, 
         "weights": [str(weight) for weight in weights[:10]],
         "verdict": comparison.interval.verdict,
         "difference": number(comparison.interval.difference),
+        **({} if comparison.question.expression is None else {"expression": comparison.question.expression}),
     }
 
 

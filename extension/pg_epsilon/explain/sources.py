@@ -15,19 +15,10 @@ from pg_epsilon.explain.column import Column
 from pg_epsilon.explain.comparison import Comparison
 from pg_epsilon.explain.forms import Barred, Form, Linear
 from pg_epsilon.explain.groups import Keys
+from pg_epsilon.explain.members import explained, flag, whole
 from pg_epsilon.explain.paid import LEAST_MISS, Paid, Source, Split, missed, pairs_of
-from pg_epsilon.explain.why import (
-    MOST_PICKS,
-    MOST_PREDICATES,
-    attribute_of,
-    compared,
-    described_attributes,
-    explained,
-    flag,
-    groups_of,
-    named_columns,
-    whole,
-)
+from pg_epsilon.explain.tried import MOST_PREDICATES, attribute_of, described_attributes, named_columns
+from pg_epsilon.explain.why import MOST_PICKS, compared, groups_of
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import compile_aggregate, parts_of
 from pg_epsilon.query.domain import key_domain
@@ -58,6 +49,12 @@ def compile_paid(head: Head, asked: Mapping[str, Any]) -> Paid:
         )
     measure = compile_aggregate(explained(head), head.source, head.scope, head.fold)
     comparison, kind, _ = compared(head, asked, measure)
+    if comparison.question.expression is not None:
+        raise DPError(
+            SHAPE,
+            "an expression is explained by rows, not by sums of released numbers",
+            "Leave source out, or compare by weights => '{1,-1}'.",
+        )
     if kind == "avg":
         raise DPError(
             SHAPE,

@@ -9,8 +9,9 @@ from pg_epsilon.choice_parts import Choice
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison, number, told
 from pg_epsilon.explain.groups import RUN_FIRST
+from pg_epsilon.explain.members import number_of
 from pg_epsilon.explain.paid import Paid
-from pg_epsilon.explain.why import Why, compile_why, number_of
+from pg_epsilon.explain.why import Why, compile_why
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
 from pg_epsilon.query import members
 from pg_epsilon.query.copies import Copies
