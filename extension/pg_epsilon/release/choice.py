@@ -130,23 +130,22 @@ def noise_of(measure: Cells) -> Noise:
 
 
 def told(measure: Measure, family: Family) -> tuple[dict[str, Any], str]:
-    """(Facts, a sentence for the NOTICE) of a release."""
+    """(Facts, a sentence for the NOTICE) of a release. Facts are stored with it: none of them is of a grid."""
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     noise, values = noise_of(measure), measure.values
     squares = sum(float(one) ** 2 for one in values.steps) if values is not None else 1.0
+    of_class = noise.deviation * math.sqrt(squares)
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
-    found = {
-        "name": family.name,
-        "queries": len(family.grid),
-        "classes": family.classes,
-        "cells": measure.released,
-        "bars": "simultaneous" if family.simultaneous else "one by one",
-        "expected_rmse": float(f"{noise.deviation * math.sqrt(squares * most):.4g}"),
-    }
-    words = f"{len(family.grid)} queries from {measure.released} cells of {family.classes} classes"
+    found = {"classes": family.classes, "cells": measure.released, "class_rmse": float(f"{of_class:.4g}")}
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
-    return found, f"{words}; {bars}; rows of no declared class are in none"
+    words = (
+        f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {family.classes} classes",
+        f"expected RMSE of unbiased at most {of_class * math.sqrt(most):.4g}",
+        bars,
+        "rows of no declared class are in none",
+    )
+    return found, "; ".join(words)
 
 
 def _array(texts: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.ask import Family, compile_family, spelled_out
+from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.shown import description, table
 
 
 class ReleaseTask(Task[Family]):
@@ -39,7 +41,18 @@ class ReleaseTask(Task[Family]):
         from pg_epsilon.release.choice import rows
 
         measure = prepared.choices[0].estimator.measures[0]
-        return {"release": {"rows": rows(raws[0], measure, asked, prepared.request.confidence)}}
+        if not isinstance(measure, Cells):
+            raise ValueError("not a release")
+        found = rows(raws[0], measure, asked, prepared.request.confidence)
+        return {"release": {"rows": found, "stored": description(measure, asked)}}
+
+    def kept(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is everybody's: the grid is a question of who asked, and others are served the same release."""
+        return {"release": shown["release"]["stored"]}
+
+    def again(self, stored: Mapping[str, Any], raws: Raws) -> Mapping[str, Any]:
+        """The weighted table."""
+        return {"release": table(stored["release"], raws[0])}
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
         from pg_epsilon.release.choice import told
