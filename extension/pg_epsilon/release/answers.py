@@ -21,7 +21,7 @@ from pg_epsilon.mechanisms.matrix.bars import two_sided_quantile
 Array = npt.NDArray[np.float64]
 Z = 2.0  # standard deviations of noise that a number of rows has to be above
 SURE = 50.0  # scales of noise that none of a release's cells passes, but for e^-50
-_CHUNK = 256  # queries that are added up at once
+_CHUNK = 1_000_000  # classes of queries that are added up at once
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,18 @@ class Noise:
     def deviation(self) -> float:
         return self.scale if self.gaussian else math.sqrt(2) * self.scale
 
-    def reach(self, weights: Array, miss: float) -> float:
-        """t with Pr[|sum of weights times noise| > t] <= miss; the noise is on a lattice of `grain`."""
-        if not weights.size:
+    def reach(self, weights: Array, miss: float, times: int = 1) -> float:
+        """t with Pr[|sum of weights times noise| > t] <= miss; the noise is on a lattice of `grain`.
+
+        times: how many cells have each of the weights.
+        """
+        if not weights.size or not times:
             return 0.0
-        steps = self.grain * float(np.abs(weights).sum())
+        steps = self.grain * times * float(np.abs(weights).sum())
         if self.gaussian:
-            width = NormalDist().inv_cdf(1 - miss / 2) * math.sqrt(float(np.square(weights).sum()))
+            width = NormalDist().inv_cdf(1 - miss / 2) * math.sqrt(times * float(np.square(weights).sum()))
         else:
-            width = two_sided_quantile(weights, miss)
+            width = two_sided_quantile(weights, miss, np.full(len(weights), float(times)))
         return self.scale * width + steps
 
 
@@ -77,13 +80,14 @@ def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.in
     flat = cells.reshape(math.prod(sizes), -1)
     queries = len(of[0])
     found, classes = np.zeros((queries, flat.shape[1])), np.ones(queries, np.int64)
-    for start in range(0, queries, _CHUNK):
-        rows = np.ones((min(_CHUNK, queries - start), 1))
+    many = max(1, _CHUNK // len(flat))
+    for start in range(0, queries, many):
+        rows = np.ones((min(many, queries - start), 1))
         for mask, number in zip(masks, of, strict=True):
-            own = mask[number[start : start + _CHUNK]]
+            own = mask[number[start : start + many]]
             rows = (rows[:, :, None] * own[:, None, :]).reshape(len(rows), -1)
-        found[start : start + _CHUNK] = rows @ flat
-        classes[start : start + _CHUNK] = rows.sum(axis=1)
+        found[start : start + many] = rows @ flat
+        classes[start : start + many] = rows.sum(axis=1)
     return Sums(found, classes)
 
 
@@ -153,4 +157,4 @@ def _rounding(cells: Array, steps: Array, classes: int, noise: Noise) -> float:
 @lru_cache(maxsize=4096)
 def _reach(noise: Noise, weights: tuple[float, ...], classes: int, miss: float) -> float:
     """Of weights that each of so many classes has."""
-    return noise.reach(np.repeat(np.asarray(weights), classes), miss)
+    return noise.reach(np.asarray(weights), miss, classes)

@@ -19,6 +19,7 @@ from pg_epsilon.release.template import Condition, Template, read
 MECHANISMS = ("auto", "cells")
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
+MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of its classes, times classes
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous"})
@@ -142,6 +143,7 @@ def _masks(
         own = [one for one in template.conditions if axes[one.column].name == axis.name]
         values = [[_values(value, rows, axis, head) for value in one.values] for one in own]
         constants = dict.fromkeys(text for one in values for column in one for text in column)
+        _check_size(len(constants), axis)
         compared = Compared.of(axis, list(constants), head.texts)
         found.append(_together(own, values, compared, len(rows)))
     return tuple(found)
@@ -163,9 +165,19 @@ def _together(
             if mask not in places:
                 places[mask] = len(different)
                 different.append(mask)
+                _check_size(len(different), compared.axis)
             masks[asked] = places[mask]
         of.append(masks[asked])
     return Masks(tuple(different), tuple(of))
+
+
+def _check_size(many: int, axis: Axis) -> None:
+    if many * axis.size > MOST_COMPARED:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"the grid has too many different values for the {axis.size} classes of {axis.name}",
+            "Ask the grid in parts: after the first one they cost nothing.",
+        )
 
 
 def _values(value: int | str, rows: Sequence[Sequence[str]], axis: Axis, head: Head) -> list[str]:

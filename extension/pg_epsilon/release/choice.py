@@ -23,6 +23,7 @@ from pg_epsilon.release.masses import Values
 from pg_epsilon.release.statement import statement
 
 MOST_CELLS = 4_000_000
+MOST_WORK = 2**36  # queries times cells
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
 
 
@@ -68,6 +69,7 @@ def choose(request: Request, family: Family) -> Choice:
             f"{family.classes} classes of {of_class} cells each are more than {MOST_CELLS} cells",
             "Compare fewer columns with parameters, or ask the owner for coarser domains.",
         )
+    _check_work(family, of_class)
     whole = values.whole if values is not None else 1
     share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
     measure = Cells(family.classes, values, share.additive(units * whole))
@@ -79,6 +81,16 @@ def choose(request: Request, family: Family) -> Choice:
         warnings=tuple(warnings),
         statement=statement(request.source, keys, family.aggregate, values),
     )
+
+
+def _check_work(family: Family, of_class: int) -> None:
+    """DP005 where adding up the answers, after the charge, would take longer than a minute."""
+    if len(family.grid) * family.classes * of_class > MOST_WORK:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{len(family.grid)} queries of {family.classes} classes with {of_class} cells are too many to add up",
+            "Ask the grid in parts: after the first one they cost nothing.",
+        )
 
 
 def _units(request: Request) -> int:

@@ -11,6 +11,7 @@ import pytest
 from release_vectors import cases, same
 
 import fix_chance
+from pg_epsilon.mechanisms.matrix.bars import two_sided_quantile
 from pg_epsilon.release.answers import Noise, Sums, counted, summed, sums_of, thresholds
 from pg_epsilon.release.ladder import ladder
 
@@ -115,3 +116,17 @@ def test_rounded_masses_widen_the_upper_end_alone() -> None:
     sharp = list(summed(sums, list(steps), noise, MISS))
     coarse = list(summed(sums, list(steps), Noise(2.0, False, 2.0**-10), MISS))
     assert all(wide.high > fine.high for wide, fine in zip(coarse, sharp, strict=True))
+
+
+def test_quantile_of_equal_weights_is_that_of_each_by_itself() -> None:
+    weights, times = np.array([1.0, 0.5, 4.0]), np.array([3.0, 7.0, 2.0])
+    each = two_sided_quantile(np.repeat(weights, times.astype(int)), 0.05)
+    assert two_sided_quantile(weights, 0.05, times) == pytest.approx(each, rel=1e-9)
+    five = two_sided_quantile(np.ones(5), 0.05)
+    assert two_sided_quantile(np.ones(1), 0.05, np.array([5.0])) == pytest.approx(five, rel=1e-9)
+
+
+def test_many_classes_take_no_longer_than_few() -> None:
+    """Four million cells of equal weight: the bar is that of their normal sum."""
+    reach = Noise(1.0, False, 0.0).reach(np.ones(1), 0.05, 4_000_000)
+    assert reach == pytest.approx(1.95996 * math.sqrt(2 * 4_000_000), rel=1e-4)
