@@ -122,6 +122,7 @@ MEASURES = {
 TABLES: list[list[Row]] = [[], [(0, F(3))] * 4, [(0, F(1)), (1, F(2)), (1, F(3)), (0, F(0))]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEASURES)
 def test_a_row_more_tells_no_more_than_epsilon(name: str) -> None:
     measure = MEASURES[name]
