@@ -21,6 +21,8 @@ LONGEST = 48  # characters of a line of a label
 MANY = 60  # predicates, above which ranks are drawn by their logarithm
 # Names are text, whatever stands between two dollars in them, and stay text in an SVG.
 _STYLE: Any = {"text.parse_math": False, "svg.fonttype": "none"}
+NOISE = "the difference may be noise:\nno share of it is told"
+UNBOUNDED = "one row could change an expression by any amount:\nno share of it is told"
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is drawn. predicates: how many there are, of which the rows are some; heading: lines above the panels."""
+    """What is drawn. predicates: how many there are, of which the rows are some; heading: lines above the panels;
+    unknown: why no share is told, where none is."""
 
     rows: Sequence[Row]
     predicates: int
     confidence: str
     heading: Sequence[str]
+    unknown: str
 
 
 async def fetch(connection: Any, identifier: str) -> Explanation:
@@ -57,7 +61,8 @@ def arrange(told: Mapping[str, Any]) -> Explanation:
         f"{_question(facts)}: {len(rows)} of {facts['predicates']} predicates",
         f"released as of {told['as_of']}; intervals hold with confidence {facts['confidence']}; no cause is claimed",
     ]
-    return Explanation(rows, int(facts["predicates"]), str(facts["confidence"]), heading)
+    unknown = UNBOUNDED if facts.get("expression") else NOISE
+    return Explanation(rows, int(facts["predicates"]), str(facts["confidence"]), heading, unknown)
 
 
 def _read(row: Sequence[Any]) -> Row:
@@ -96,7 +101,7 @@ def make_figure(explanation: Explanation) -> Figure:
     with rc_context(_STYLE):
         figure = Figure(figsize=(11, 1.6 + 0.2 * lines + 0.2 * len(rows)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        _shares(left, rows)
+        _shares(left, rows, explanation.unknown)
         _ranks(right, rows, explanation.predicates)
         left.set_yticks(range(len(rows)), [row.label for row in rows])
         left.set_ylim(len(rows) - 0.5, -0.5)
@@ -107,12 +112,12 @@ def make_figure(explanation: Explanation) -> Figure:
     return figure
 
 
-def _shares(axis: Axes, rows: Sequence[Row]) -> None:
+def _shares(axis: Axes, rows: Sequence[Row], unknown: str) -> None:
     known = [(place, row.share) for place, row in enumerate(rows) if row.share is not None]
     axis.set_title("share of the difference", fontsize=9)
     if not known:
         middle: Any = {"transform": axis.transAxes, "ha": "center", "va": "center"}
-        axis.text(0.5, 0.5, "the difference may be noise:\nno share of it is told", fontsize=8, **middle)
+        axis.text(0.5, 0.5, unknown, fontsize=8, **middle)
         return
     for x in (0, 1):
         axis.axvline(x, color="0.6", linewidth=0.8)

@@ -67,6 +67,15 @@ def test_no_share_is_drawn_of_what_may_be_noise() -> None:
     assert (len(segments(right)), right.get_xscale()) == (2, "log")
 
 
+def test_an_expression_has_ranks_alone() -> None:
+    rows = [[row[0], None, None, None, *row[4:]] for row in ROWS]
+    found = arrange(told(rows, weights=[], expression="o1 / o2"))
+    assert found.heading[0].startswith("why o1 / o2 is large, o1, ... being avg(income) of Sales; Tech: 2 of 12")
+    left, right = make_figure(found).axes
+    assert "one row could change" in left.texts[0].get_text()
+    assert len(segments(right)) == 2
+
+
 def test_weighted_sums_and_null_groups() -> None:
     weighted = arrange(told(weights=["1", "-1/2", "-1/2"], groups=[["a"], ["b"], ["c"]]))
     assert weighted.heading[0].startswith("why a weighted sum of avg(income) over 3 groups is large")
