@@ -20,7 +20,7 @@ from pg_epsilon.mechanisms.matrix import strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
 from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
 from pg_epsilon.mechanisms.matrix.optimal import LARGEST, optimal
-from pg_epsilon.mechanisms.matrix.p_identity import p_identity
+from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
 from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
@@ -164,8 +164,8 @@ def _chosen(options: Options, columns: Columns, aims: Aims, *, gaussian: bool) -
     if wanted in ("auto", "greedyh"):
         yield partial(greedyh, aim)
     if wanted in ("auto", "p-identity"):
-        for rows in sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))}):
-            yield partial(p_identity, aims.chosen_for, rows)
+        sizes = sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))})
+        yield from p_identities(aims.chosen_for, sizes)
     if wanted in ("auto", "tree") and columns.data == "sums":
         for branching in TREES:
             yield partial(strategies.tree, count, branching)

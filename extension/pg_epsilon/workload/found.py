@@ -15,7 +15,7 @@ from pg_epsilon.workload.ask import Workload
 from pg_epsilon.workload.columns import pairs_of, sums_of
 from pg_epsilon.workload.designs import Design, designs
 
-FORMAT = 3  # of a definition, and of how strategies are found: raised, nothing older is used
+FORMAT = 4  # of a definition, and of how strategies are found: raised, nothing older is used
 REMEMBERED = 32  # strategies a process
 
 
