@@ -116,7 +116,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("event", "size", "'{50,4000}'", "rho => 0.1", CHOSEN, ", per => 'user'")),
         (A, "direct", f"dp_group_by('audit.event', '{{kind}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
         (A, "direct", f"dp_group_by('audit.event', '{{}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
-        (A, "direct", running("event", "width_bucket(size, 0, 1000, 5)", "size", "rho => 0.05", "true")),
+        (A, "direct", running("event", "width_bucket(size, 0, 100, 5)", "size", "rho => 0.05", "true")),
     ],
 }
 # What each control is seen by: the places of those questions in the session.
@@ -139,6 +139,18 @@ CAUGHT = [
     ("trade", "every_row_counts", "sensitivity", (11,)),
     ("web", "totals_of_one_row", "sensitivity", (5,)),
     ("trade", "running_of_one_row", "sensitivity", (12,)),
+    ("trade", "answers_twice", "price", (2,)),
+    ("trade", "threshold_for_all", "price", (6,)),
+    ("trade", "monotone_threshold", "sensitivity", (1,)),
+    ("trade", "strategy_from_data", "draws", (0, 3)),
+    ("web", "rows_in_different_buckets", "sensitivity", (0,)),
+    ("web", "every_row_counts", "sensitivity", (0,)),
+    ("web", "answers_twice", "price", (2,)),
+    ("web", "threshold_for_all", "price", (3,)),
+    ("web", "running_of_one_row", "sensitivity", (6,)),
+    ("lab", "every_query_spends_all_of_rho", "sensitivity", (0,)),
+    ("lab", "threshold_for_all", "price", (1,)),
+    ("lab", "a_row_in_every_group", "sensitivity", (6,)),
 ]
 
 
