@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -23,7 +24,7 @@ from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.workload.ask import Workload, compile_workload
 from pg_epsilon.workload.batch import _blocks
 from pg_epsilon.workload.columns import Columns, sums_of
-from pg_epsilon.workload.designs import Aims, _strategies, variance
+from pg_epsilon.workload.designs import Aims, _strategies, mean_variance, variance
 from pg_epsilon.workload.runs import Runs
 from pg_epsilon.workload.statement import edges_of
 
@@ -37,7 +38,6 @@ NOT_ASKED = {
     "values-counts": "counts times upper edges belong to the paper's experiments; the engine releases sums (§0, §2)",
     "threshold-at-bound-and-total": "the call clamps values to the bounds first, so that there is one block",
     "negative-bounds": "values below 0 are refused (DP003): tests/sql/test_workload.py",
-    "query-weights": "queries have no weights; the variances behind them are those of values-sums",
     "group-by-totals": "groups are answered each by itself: no strategy over groups",
     "svt-paper": "the noise of the paper is wider than the amended one, which the engine has (§0)",
 }
@@ -72,12 +72,17 @@ class Asked:
     def workload(self) -> Workload:
         """By the request's member; on the case's own buckets where it does not merge them, which the engine does."""
         given = self.given
-        options = {"aggregates": ["sum"], "split": "optimal" if given.get("method") == "sqm_split" else "equal"}
+        options: dict[str, Any] = {
+            "aggregates": ["sum"],
+            "split": "optimal" if given.get("method") == "sqm_split" else "equal",
+        }
         options["method"] = str(given.get("method", "tamm")).partition("_")[0]
         if isinstance(given.get("strategy"), str):
             options["strategy"] = given["strategy"]
         if given.get("theta") is not None:
             options["theta"] = given["theta"]
+        if "query_weights" in given:
+            options["weights"] = given["query_weights"]
         document = {**self.queries(), "per": given.get("per"), "options": options}
         found = compile_workload({"workload": document}, self.lattice, given.get("kappa"))
         assert found is not None
@@ -166,6 +171,10 @@ class Asked:
     @property
     def units(self) -> int:
         return 1 if self.given.get("per") == "user" else int(self.given.get("kappa", 1))
+
+    def root_mean(self, variances: Array) -> float:
+        """By the queries' weights."""
+        return math.sqrt(mean_variance(self.workload, variances))
 
     def variances(self, strategy: Strategy | None = None) -> Array:
         factors = strategies.query_errors(strategy or self.strategy, self.columns.totals, gaussian=self.gaussian)

@@ -22,10 +22,15 @@ MAX_QUERIES = 4_000
 METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
 STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
 EXAMPLE_OF_OWN = "Of two buckets: options => '{\"strategy\": [[1,1],[0,1]]}'."
+EXAMPLE_OF_WEIGHTS = "Of two queries: options => '{\"weights\": [1,4]}'."
+MOST_WEIGHT = 10**6
 THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
 AGGREGATES = ("sum", "count", "avg")
 _MEMBERS = frozenset({"thresholds", "ranges", "matrix", "per", "options"})
-_OPTIONS = frozenset({"theta", "method", "strategy", "isotonic", "rho_split", "ratio", "aggregates", "split"})
+_OPTIONS = frozenset(
+    {"theta", "method", "strategy", "isotonic", "rho_split", "ratio", "aggregates", "split", "weights"}
+)
+_LISTS = frozenset({"own", "weights"})  # told where they are given, so that other questions keep their names
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Options:
     theta: how the truncation threshold is chosen, with `public_theta` where the asker names one. rho_split: the share
     of the budget for it. ratio: of rows that the sparse vector and the exponential mechanism leave untouched.
     split: how the method sqm shares the budget out, by size or equally. own: of the strategy `custom`, the rows that
-    the asker gave, a weight for each bucket.
+    the asker gave, a weight for each bucket. weights: of each query, what its variance is multiplied by where methods
+    are compared; none: 1 each.
     """
 
     theta: str = "none"
@@ -48,6 +54,7 @@ class Options:
     aggregates: tuple[str, ...] = ("sum",)
     split: str = "optimal"
     own: tuple[tuple[Fraction, ...], ...] = ()
+    weights: tuple[Fraction, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -111,13 +118,16 @@ class Workload:
 
     def canonical(self) -> dict[str, Any]:
         """What tells this workload from another; the aggregate says the value and its bounds."""
-        options = {name: str(value) for name, value in sorted(vars(self.options).items()) if name != "own"}
-        own = [[str(weight) for weight in row] for row in self.options.own]
+        options = {name: str(value) for name, value in sorted(vars(self.options).items()) if name not in _LISTS}
+        lists = {
+            "own": [[str(weight) for weight in row] for row in self.options.own],
+            "weights": [str(weight) for weight in self.options.weights],
+        }
         return {
             "cuts": list(self.cuts),
             **self._queries(),
             "per": self.per,
-            "options": {**options, "own": own} if own else options,
+            "options": {**options, **{name: found for name, found in lists.items() if found}},
         }
 
     def _queries(self) -> dict[str, Any]:
@@ -171,6 +181,8 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
             "Ask fewer queries at once.",
         )
     _check_own(options, len(cuts) - 1)
+    if options.weights and len(options.weights) != len(rows):
+        raise DPError(OUT_OF_RANGE, f"weights are one for each of the {len(rows)} queries", EXAMPLE_OF_WEIGHTS)
     return Workload(lattice, cuts, rows, edges, prefixes, per, options)
 
 
@@ -218,7 +230,15 @@ def _options(found: Any) -> Options:
         tuple(one for one in AGGREGATES if one in aggregates),
         _one_of({"split": "optimal", **given}, "split", ("optimal", "equal")),
         own,
+        _weights(given.get("weights", [])),
     )
+
+
+def _weights(given: Any) -> tuple[Fraction, ...]:
+    found = tuple(Fraction(value) for value in numbers(given, "weights"))
+    if any(not 0 < value <= MOST_WEIGHT or value < Fraction(1, MOST_WEIGHT) for value in found):
+        raise DPError(OUT_OF_RANGE, "weights are from a millionth to a million", EXAMPLE_OF_WEIGHTS)
+    return found
 
 
 def _own(given: Any) -> tuple[tuple[Fraction, ...], ...]:

@@ -132,8 +132,9 @@ def read_from(columns: Columns, values: Array | None) -> Queries:
     return Written.of(np.concatenate([columns.totals.dense(), columns.counts.dense() * values[:, None]]))
 
 
-def objective(columns: Columns, values: Array | None, middles: Array, asked: Sequence[str]) -> Queries:
-    """What a strategy is chosen for: of the asked sum, count and avg, their rows of `read_from`.
+def objective(columns: Columns, values: Array | None, middles: Array, asked: Sequence[str], roots: Array) -> Queries:
+    """What a strategy is chosen for: of the asked sum, count and avg, their rows of `read_from`, each query's times its
+    root of a weight.
 
     An average's error is that of sum - average * count, over the count; middles: what stands for it, for each query.
     """
@@ -145,7 +146,7 @@ def objective(columns: Columns, values: Array | None, middles: Array, asked: Seq
         "count": counts * values[:, None],
         "avg": totals - counts * middles[:, None],
     }
-    rows = np.concatenate([parts[name] for name in asked])
+    rows = np.concatenate([parts[name] * roots[:, None] for name in asked])
     # of a bucket of one value the average is known; without a row there is nothing to be chosen for
     some = np.abs(rows).max(axis=1) > 1e-9 * np.abs(totals).max()
     return Written.of(rows[some]) if some.any() else read_from(columns, values)

@@ -15,10 +15,11 @@ import numpy as np
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.queries import Array
 from pg_epsilon.workload.batch import Batch, Drawn, read
-from pg_epsilon.workload.designs import designs, variance
+from pg_epsilon.workload.designs import designs, mean_variance, separate, variance
 from pg_epsilon.workload.found import find
 
 FLOOR = 1e-9  # of the largest deviation: a query without noise weighs no more than this allows
+ALONE = "each by itself"  # no candidate: what every sum is held against
 MOST_SHOWN = 400  # queries whose errors by each method are told
 
 
@@ -171,7 +172,8 @@ def errors(how: Batch, theta: int) -> dict[str, list[float]]:
     for one in designs(how.workload, theta, gaussian=how.gaussian):
         deviations = np.sqrt(one.factors * scale) * how.spread * step
         found.setdefault(one.name, [float(f"{value:.4g}") for value in deviations])
-    return found
+    alone = np.sqrt(separate(how.workload, theta, gaussian=how.gaussian) * scale) * how.spread * step
+    return {**found, ALONE: [float(f"{value:.4g}") for value in alone]}
 
 
 def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
@@ -179,8 +181,10 @@ def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     step = float(how.workload.lattice.step)
     found = find(how.workload, theta, gaussian=how.gaussian)
     wide = variance(how.amount, gaussian=how.gaussian)
+    alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
     errors = {
-        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in found.variances.items()
+        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}")
+        for name, mean in [*found.variances.items(), (ALONE, alone)]
     }
     return {
         "theta": float(theta * step),
