@@ -90,6 +90,15 @@ class Workload:
         """The integer of all values that no query tells apart, because they are above its ends and the upper bound."""
         return max(self.lattice.high + 1, self.cuts[-1])
 
+    @property
+    def largest(self) -> int:
+        """The largest size of a value: what theta is at most."""
+        return max(abs(self.lattice.low), abs(self.lattice.high))
+
+    def cut(self, value: int, theta: int) -> int:
+        """What a row of this value is summed as: nothing above the upper bound, and nothing larger than theta."""
+        return max(min(value, theta, self.lattice.high), -theta)
+
     @cached_property
     def distinct(self) -> Workload:
         """With equal queries once: they are measured once, and answered in every place (§0)."""
@@ -141,26 +150,20 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
 
     lattice: of the summed value. kappa: declared rows of a user, where a unit may own several.
 
-    Errors: DP003 for a document of another form or values below 0, DP005 for what is out of range.
+    Errors: DP003 for a document of another form, DP005 for what is out of range.
     """
     if document.get("workload") is None:
         return None
     given = members.mapping(document["workload"], "workload")
     if set(given) - _MEMBERS or lattice is None or document.get("decide"):
         raise DPError(SHAPE, "a workload of an unknown form", "SELECT * FROM dp_sum_workload(relation, value, ...)")
-    if lattice.low < 0:
-        raise DPError(
-            SHAPE,
-            "a workload is of values of at least 0",
-            "Give lower => 0 in the options' stead: sum greatest(x, 0), and greatest(-x, 0) in a second workload.",
-        )
     per = str(given.get("per") or "row")
     if per not in ("row", "user"):
         raise DPError(OUT_OF_RANGE, "per must be row or user", "per => 'row': each row; per => 'user': a user's total.")
     if per == "user":
         lattice = _of_users(lattice, kappa)
     options = _options(given.get("options"))
-    thresholds, ranges = numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
+    thresholds, ranges = numbers(given.get("thresholds"), "thresholds", signed=True), given.get("ranges")
     if given.get("matrix") is not None:
         shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice, merged=not options.own)
     elif ranges is not None and not thresholds:
@@ -183,7 +186,7 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
     _check_own(options, len(cuts) - 1)
     if options.weights and len(options.weights) != len(rows):
         raise DPError(OUT_OF_RANGE, f"weights are one for each of the {len(rows)} queries", EXAMPLE_OF_WEIGHTS)
-    return Workload(lattice, cuts, rows, edges, prefixes, per, options)
+    return Workload(lattice, cuts, rows, edges, prefixes and lattice.low >= 0, per, options)
 
 
 def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
@@ -194,7 +197,7 @@ def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
             "how many rows one user may own is not declared, so neither is the largest total",
             "The owner protects the relation with max_rows_per_unit; per => 'row' where the unit is a row.",
         )
-    return replace(lattice, low=0, high=lattice.high * kappa)
+    return replace(lattice, low=min(lattice.low, 0) * kappa, high=max(lattice.high, 0) * kappa)
 
 
 def _options(found: Any) -> Options:

@@ -106,16 +106,24 @@ def sums_of(workload: Workload, theta: int, *, every: bool = False) -> Columns:
     """
     out = frozenset() if every else workload.unread
     whole = workload.per == "total"
-    ends = [0 if block in out else theta if whole else min(high, theta) for block, high in enumerate(workload.cuts[1:])]
+    ends = [
+        0 if block in out else theta if whole else _size(workload, block, theta) for block in range(workload.blocks)
+    ]
     found = [Column(block, 1, 0, end, Fraction(1), None) for block, end in enumerate(ends) if end > 0]
     return Columns("sums", tuple(found), workload.rows)
+
+
+def _size(workload: Workload, block: int, theta: int) -> int:
+    """The largest size of what a row of a block is summed as (§0)."""
+    below, high = workload.cuts[block : block + 2]
+    return max(abs(workload.cut(below + 1, theta)), abs(workload.cut(high, theta)))
 
 
 def pairs_of(workload: Workload, theta: int) -> Columns:
     """Every block's two distances; of a block of one truncated value, its number of rows."""
     found: list[Column] = []
     for block, (below, high) in enumerate(pairwise(workload.cuts)):
-        low, high = min(below + 1, theta), min(high, theta)
+        low, high = workload.cut(below + 1, theta), workload.cut(high, theta)
         height = high - low
         if not height:
             found.append(Column(block, 0, 1, 1, Fraction(high), Fraction(1)))

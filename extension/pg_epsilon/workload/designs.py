@@ -156,10 +156,11 @@ def _aims(workload: Workload, columns: Columns, theta: int, roots: Array) -> Aim
         weighted = workload.options.weights
         return Aims(columns.totals, Written.of(columns.totals.dense() * roots[:, None]) if weighted else columns.totals)
     inside = weights_of(workload.rows) != 0
-    highs = np.array([min(high, theta) for high in workload.cuts[1:]], dtype=float)
-    lows = np.array([min(below + 1, theta) for below in workload.cuts[:-1]], dtype=float)
-    highest, lowest = (inside * highs).max(axis=1), np.where(inside, lows, np.inf).min(axis=1)
-    values = np.maximum(highest, 1.0)  # what a row counts for
+    highs = np.array([workload.cut(high, theta) for high in workload.cuts[1:]], dtype=float)
+    lows = np.array([workload.cut(below + 1, theta) for below in workload.cuts[:-1]], dtype=float)
+    highest = np.where(inside, highs, -np.inf).max(axis=1)
+    lowest = np.where(inside, lows, np.inf).min(axis=1)
+    values = np.maximum(np.maximum(np.abs(highest), np.abs(lowest)), 1.0)  # what a row counts for
     return Aims(read_from(columns, values), objective(columns, values, (lowest + highest) / 2, asked, roots))
 
 
