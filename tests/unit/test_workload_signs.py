@@ -1,4 +1,4 @@
-"""Values below 0 in batches of sums: 0 is no special edge, theta cuts both sides (sum-workloads.md §0.0, §9)."""
+"""Values below 0 in batches of sums: 0 is no special edge, theta cuts both sides (sum-workloads.md §0, §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of a workload's queries, and what `auto` may not do to any of them (sum-workloads.md §0.0)."""
+"""Weights of a workload's queries, and what `auto` may not do to any of them (sum-workloads.md §0)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_weights_that_are_none_are_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_no_prefix_is_further_off_than_by_itself(gaussian: bool) -> None:
-    """Of two or more different ones, at any thresholds: merged identity alone sees to that (§0.0)."""
+    """Of two or more different ones, at any thresholds: merged identity alone sees to that (§0)."""
     numbers = random.Random(30)
     for count in (2, 3, 5, 9):
         for _ in range(4):

@@ -2,7 +2,7 @@
 
 `auto` takes the least total variance of what is asked for: sums, counts in units of each query's upper edge, averages
 times the count; of sums, if it can, among what is further off for none than that sum by itself would be
-(composition.md §7.5, sum-workloads.md §0.0, §7.7).
+(composition.md §7.5, sum-workloads.md §0, §7.7).
 """
 
 from __future__ import annotations
