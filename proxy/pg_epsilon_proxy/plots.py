@@ -21,6 +21,7 @@ from pg_epsilon_proxy.config import Config, ConfigError
 SUFFIXES = (".png", ".svg")
 MISSING = "a plot needs matplotlib, which is not installed: pip install 'pg-epsilon[plots]'"
 MOST_METHODS = 10  # lines that can be told apart
+ALONE = "each by itself"  # the engine's word for what the methods are held against
 
 
 class NothingToPlot(ConfigError):
@@ -127,9 +128,11 @@ def draw(answered: Answered, output: str) -> None:
     left.set_title(_title(answered.facts), fontsize=10)
     left.set_ylabel("private sum")
     listed = sorted(answered.errors.items(), key=lambda item: sum(one * one for one in item[1]))
-    for name, errors in listed[:MOST_METHODS]:
+    for name, errors in [one for place, one in enumerate(listed) if place < MOST_METHODS or one[0] == ALONE]:
         chosen = name == answered.facts.get("strategy")
         style: dict[str, Any] = {"linewidth": 2.4 if chosen else 1.1, "zorder": 3 if chosen else 2}
+        if name == ALONE:
+            style |= {"linestyle": "--", "color": "black"}
         label = f"{name} (drawn)" if chosen else name
         right.plot(x, [errors[number] for number in order], marker="o", markersize=3, label=label, **style)
     right.set_title("predicted standard deviation of the noise, by method", fontsize=10)

@@ -86,6 +86,22 @@ def one_row_a_user(replace: Replace) -> None:
     replace(parts, "Batch", lambda workload, ways, units, *rest: sound(workload, ways, 1, *rest))
 
 
+def rows_in_different_buckets(replace: Replace) -> None:
+    """Gaussian noise: a user's rows are taken to be in buckets of their own, where all may be in one: units for its
+    square (composition.md §2.2)."""
+    replace(batch.Batch, "units_squared", property(lambda how: how.units))
+
+
+def every_query_spends_all_of_rho(replace: Replace) -> None:
+    """The same as `every_query_spends_all`, of the L2 norm."""
+
+    def one_query(drawn: Any) -> int:
+        each = (max(abs(entry) * drawn.weights[column] for column, entry in row) ** 2 for row in drawn.rows)
+        return max(each, default=1)
+
+    replace(lattice.LatticeStrategy, "l2_squared", property(one_query))
+
+
 def one_group_a_user(replace: Replace) -> None:
     """Groups are taken for disjoint, as they are for rows: a user stands in several (composition.md §2.4)."""
     sound = choice._units
@@ -183,6 +199,8 @@ CONTROLS: dict[str, Callable[[Replace], None]] = {
         threshold_for_all,
         monotone_threshold,
         one_row_a_user,
+        rows_in_different_buckets,
+        every_query_spends_all_of_rho,
         one_group_a_user,
         every_row_counts,
         overlapping_buckets,

@@ -147,6 +147,37 @@ def test_every_method_answers_near_the_truth(
     assert [row[0] for row in rows] == [1, 2, 3, 4, 5]
 
 
+SIGNED: list[dict[str, Any]] = [
+    {},
+    {"theta": 300},
+    {"method": "tamm", "strategy": "greedyh"},
+    {"theta": "exponential"},
+    {"theta": "recursive"},
+    {"weights": [1, 1, 9, 1], "aggregates": ["sum"]},
+]
+
+
+@pytest.mark.chance(fix_chance.deviations(30, 24))
+@pytest.mark.parametrize("options", SIGNED, ids=json.dumps)
+def test_values_below_zero(cluster: Cluster, alice: psycopg.Connection[Any], options: dict[str, Any]) -> None:
+    """Of values from -500 to 500, cut at either side by the theta that the NOTICE names. A sum's noise is that of
+    values up to 1,000 at most."""
+    options_sql = f"options => '{json.dumps({'aggregates': ['sum', 'count', 'avg'], **options})}'"
+    with told(alice) as notices:
+        rows = ask(alice, f"'wages', 'pay - 500', '{{-200,0,250,500}}', epsilon => 20, {options_sql}", "sum, count")
+    theta = re.search(r"theta ([0-9.e+]+) \(", notices[-1])
+    assert theta is not None
+    value = f"least(greatest(v - 500, -{theta[1]}), {theta[1]})"
+    expected = truth(
+        cluster,
+        f"SELECT sum({value}) FILTER (WHERE raw - 500 <= t), count(v) FILTER (WHERE raw - 500 <= t)"
+        f" FROM ({CLAMPED}) q, unnest('{{-200,0,250,500}}'::numeric[]) t GROUP BY t ORDER BY t",
+    )
+    for (total, count), (true, number) in zip(rows, expected, strict=True):
+        assert abs(total - true) <= 12_000
+        assert count is None or abs(count - number) <= 40
+
+
 def test_it_costs_epsilon_once_and_again_nothing(alice: psycopg.Connection[Any]) -> None:
     before = left(alice)
     first = ask(alice, f"'wages', 'pay', {THRESHOLDS}, epsilon => 3, options => '{{\"theta\": \"svt\"}}'")
@@ -363,7 +394,8 @@ REFUSED = [
     ("'wages', 'pay', '{300}', ranges => '{\"[1,2)\"}', epsilon => 1", "DP005", "needs thresholds"),
     ("'wages', 'pay', ranges => '{\"[5000,)\"}', epsilon => 1", "DP005", "no value within"),
     ("'wages', 'pay', ranges => '{empty}', epsilon => 1", "DP005", "empty"),
-    ("'wages', 'pay - 500', '{300}', epsilon => 1", "DP003", "at least 0"),
+    ("'wages', 'pay - 500', '{-501}', epsilon => 1", "DP005", "outside the declared bounds"),
+    ("'wages', 'pay', '{300}', epsilon => 1, options => '{\"weights\": [1,2]}'", "DP005", "one for each of the 1"),
     ("'wages', 'id', '{300}', epsilon => 1", "DP004", "not declared"),
     ("'wages', 'pay', '{300}', by => 'person', epsilon => 1", "DP004", "person is not declared"),
     ("'wages', 'pay', '{300}', per => 'user', epsilon => 1", "DP004", "how many rows one user"),

@@ -98,6 +98,24 @@ def test_one_release_says_what_the_filters_say(
         assert abs(float(value) - expected) <= 12_000
 
 
+@pytest.mark.chance(fix_chance.deviations(30, 9))
+def test_sums_of_values_below_zero_are_one_release(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
+    """As in test_one_release_says_what_the_filters_say, of values from -500 to 500."""
+    texts = [f"sum(pay - 500) FILTER (WHERE pay - 500 <= {step - 500})" for step in STEPS]
+    row = alice.execute(
+        "SELECT dp.dp_query(dp.dp_group_by_request('earn', '{}', %s, epsilon => 20))",
+        ("{" + ",".join(f'"{one}"' for one in texts) + "}",),
+    ).fetchone()
+    assert row is not None
+    assert row[0]["notice"]["workload"]["queries"] == 9
+    columns = ", ".join(f"sum(least(greatest(pay, 0), 1000) - 500) FILTER (WHERE pay <= {step})" for step in STEPS)
+    with cluster.connect() as conn:
+        expected = conn.execute(f"SELECT {columns} FROM earn").fetchone()  # type: ignore[arg-type]
+    assert expected is not None
+    for value, true in zip(row[0]["rows"][0], expected, strict=True):
+        assert abs(float(value) - float(true)) <= 12_000
+
+
 def test_bars_are_of_each_sum(alice: psycopg.Connection[Any]) -> None:
     filters: list[str | None] = [f"pay <= {step}" for step in STEPS]
     row = alice.execute(

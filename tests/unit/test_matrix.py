@@ -13,7 +13,7 @@ from pg_epsilon.mechanisms.matrix import strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
 from pg_epsilon.mechanisms.matrix.lattice import on_lattice
 from pg_epsilon.mechanisms.matrix.optimal import optimal
-from pg_epsilon.mechanisms.matrix.p_identity import loss_and_gradient, p_identity
+from pg_epsilon.mechanisms.matrix.p_identity import loss_and_gradient, p_identities, p_identity
 from pg_epsilon.mechanisms.matrix.queries import (
     Array,
     Intervals,
@@ -92,12 +92,17 @@ def test_reference_norms(step: int, norm: int) -> None:
 
 @pytest.mark.long
 def test_reference_p_identity() -> None:
-    """p0 = 16 on Q1: 1.04e8 (§8.7); tightening, which it does not need, changes nothing."""
+    """p0 = 16 and, from there on, 62 on Q1: 1.04e8, 1.00e8 (§8.7); tightening, which it does not need, changes
+    nothing."""
     queries, weights = paper(1, 100_000)
-    strategy = p_identity(truncated(queries, weights), 16)
-    assert rms(strategies.query_errors(strategy, truncated(queries, weights))) == pytest.approx(1.04e8, rel=0.02)
-    assert strategy.sensitivity == pytest.approx(1)
-    assert len(strategies.tightened(strategy).matrix) == len(strategy.matrix)
+    for build, expected in zip(
+        p_identities(truncated(queries, weights), (1, 4, 16, 62)), (None, None, 1.04e8, 1e8), strict=True
+    ):
+        strategy = build()
+        found = rms(strategies.query_errors(strategy, truncated(queries, weights)))
+        assert expected is None or found == pytest.approx(expected, rel=0.02)
+        assert strategy.sensitivity == pytest.approx(1)
+        assert len(strategies.tightened(strategy).matrix) == len(strategy.matrix)
 
 
 def test_reference_tightening() -> None:

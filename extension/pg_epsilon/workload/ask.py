@@ -22,10 +22,15 @@ MAX_QUERIES = 4_000
 METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
 STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
 EXAMPLE_OF_OWN = "Of two buckets: options => '{\"strategy\": [[1,1],[0,1]]}'."
+EXAMPLE_OF_WEIGHTS = "Of two queries: options => '{\"weights\": [1,4]}'."
+MOST_WEIGHT = 10**6
 THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
 AGGREGATES = ("sum", "count", "avg")
 _MEMBERS = frozenset({"thresholds", "ranges", "matrix", "per", "options"})
-_OPTIONS = frozenset({"theta", "method", "strategy", "isotonic", "rho_split", "ratio", "aggregates", "split"})
+_OPTIONS = frozenset(
+    {"theta", "method", "strategy", "isotonic", "rho_split", "ratio", "aggregates", "split", "weights"}
+)
+_LISTS = frozenset({"own", "weights"})  # told where they are given, so that other questions keep their names
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Options:
     theta: how the truncation threshold is chosen, with `public_theta` where the asker names one. rho_split: the share
     of the budget for it. ratio: of rows that the sparse vector and the exponential mechanism leave untouched.
     split: how the method sqm shares the budget out, by size or equally. own: of the strategy `custom`, the rows that
-    the asker gave, a weight for each bucket.
+    the asker gave, a weight for each bucket. weights: of each query, what its variance is multiplied by where methods
+    are compared; none: 1 each.
     """
 
     theta: str = "none"
@@ -48,6 +54,7 @@ class Options:
     aggregates: tuple[str, ...] = ("sum",)
     split: str = "optimal"
     own: tuple[tuple[Fraction, ...], ...] = ()
+    weights: tuple[Fraction, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -83,6 +90,15 @@ class Workload:
         """The integer of all values that no query tells apart, because they are above its ends and the upper bound."""
         return max(self.lattice.high + 1, self.cuts[-1])
 
+    @property
+    def largest(self) -> int:
+        """The largest size of a value: what theta is at most."""
+        return max(abs(self.lattice.low), abs(self.lattice.high))
+
+    def cut(self, value: int, theta: int) -> int:
+        """What a row of this value is summed as: nothing above the upper bound, and nothing larger than theta."""
+        return max(min(value, theta, self.lattice.high), -theta)
+
     @cached_property
     def distinct(self) -> Workload:
         """With equal queries once: they are measured once, and answered in every place (§0)."""
@@ -111,13 +127,16 @@ class Workload:
 
     def canonical(self) -> dict[str, Any]:
         """What tells this workload from another; the aggregate says the value and its bounds."""
-        options = {name: str(value) for name, value in sorted(vars(self.options).items()) if name != "own"}
-        own = [[str(weight) for weight in row] for row in self.options.own]
+        options = {name: str(value) for name, value in sorted(vars(self.options).items()) if name not in _LISTS}
+        lists = {
+            "own": [[str(weight) for weight in row] for row in self.options.own],
+            "weights": [str(weight) for weight in self.options.weights],
+        }
         return {
             "cuts": list(self.cuts),
             **self._queries(),
             "per": self.per,
-            "options": {**options, "own": own} if own else options,
+            "options": {**options, **{name: found for name, found in lists.items() if found}},
         }
 
     def _queries(self) -> dict[str, Any]:
@@ -131,26 +150,20 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
 
     lattice: of the summed value. kappa: declared rows of a user, where a unit may own several.
 
-    Errors: DP003 for a document of another form or values below 0, DP005 for what is out of range.
+    Errors: DP003 for a document of another form, DP005 for what is out of range.
     """
     if document.get("workload") is None:
         return None
     given = members.mapping(document["workload"], "workload")
     if set(given) - _MEMBERS or lattice is None or document.get("decide"):
         raise DPError(SHAPE, "a workload of an unknown form", "SELECT * FROM dp_sum_workload(relation, value, ...)")
-    if lattice.low < 0:
-        raise DPError(
-            SHAPE,
-            "a workload is of values of at least 0",
-            "Give lower => 0 in the options' stead: sum greatest(x, 0), and greatest(-x, 0) in a second workload.",
-        )
     per = str(given.get("per") or "row")
     if per not in ("row", "user"):
         raise DPError(OUT_OF_RANGE, "per must be row or user", "per => 'row': each row; per => 'user': a user's total.")
     if per == "user":
         lattice = _of_users(lattice, kappa)
     options = _options(given.get("options"))
-    thresholds, ranges = numbers(given.get("thresholds"), "thresholds"), given.get("ranges")
+    thresholds, ranges = numbers(given.get("thresholds"), "thresholds", signed=True), given.get("ranges")
     if given.get("matrix") is not None:
         shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice, merged=not options.own)
     elif ranges is not None and not thresholds:
@@ -171,7 +184,9 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
             "Ask fewer queries at once.",
         )
     _check_own(options, len(cuts) - 1)
-    return Workload(lattice, cuts, rows, edges, prefixes, per, options)
+    if options.weights and len(options.weights) != len(rows):
+        raise DPError(OUT_OF_RANGE, f"weights are one for each of the {len(rows)} queries", EXAMPLE_OF_WEIGHTS)
+    return Workload(lattice, cuts, rows, edges, prefixes and lattice.low >= 0, per, options)
 
 
 def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
@@ -182,7 +197,7 @@ def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
             "how many rows one user may own is not declared, so neither is the largest total",
             "The owner protects the relation with max_rows_per_unit; per => 'row' where the unit is a row.",
         )
-    return replace(lattice, low=0, high=lattice.high * kappa)
+    return replace(lattice, low=min(lattice.low, 0) * kappa, high=max(lattice.high, 0) * kappa)
 
 
 def _options(found: Any) -> Options:
@@ -218,7 +233,15 @@ def _options(found: Any) -> Options:
         tuple(one for one in AGGREGATES if one in aggregates),
         _one_of({"split": "optimal", **given}, "split", ("optimal", "equal")),
         own,
+        _weights(given.get("weights", [])),
     )
+
+
+def _weights(given: Any) -> tuple[Fraction, ...]:
+    found = tuple(Fraction(value) for value in numbers(given, "weights"))
+    if any(not 0 < value <= MOST_WEIGHT or value < Fraction(1, MOST_WEIGHT) for value in found):
+        raise DPError(OUT_OF_RANGE, "weights are from a millionth to a million", EXAMPLE_OF_WEIGHTS)
+    return found
 
 
 def _own(given: Any) -> tuple[tuple[Fraction, ...], ...]:

@@ -119,7 +119,7 @@ def cores(texts: Sequence[str | None], how: Batch, noise: NoiseSource, label: st
     edges = edges_of(how.workload, how.threshold.grid)
     groups = [parse(text, len(edges) - 1) for text in texts]
     counts = [sum(count for count, _ in cell) for cell in zip(*groups, strict=True)]
-    below = [sum(c for c, edge in zip(counts, edges[1:], strict=True) if edge <= level) for level in _grid(how)]
+    below = [_within(counts, edges, level) for level in _grid(how)]
     theta = how.threshold.choose(below, sum(counts), noise, label)
     design = how.sure(theta)
     drawn = design.on_lattice(how.most_rows)
@@ -144,6 +144,12 @@ def _grid(how: Batch) -> tuple[int, ...]:
     return how.threshold.grid if how.threshold.epsilon is not None else ()
 
 
+def _within(counts: Sequence[int], edges: Sequence[int], level: int) -> int:
+    """How many values are no larger than a level, of either sign."""
+    cells = zip(counts, edges, edges[1:], strict=False)
+    return sum(count for count, low, high in cells if high <= level and low >= -level - 1)
+
+
 def _blocks(
     workload: Workload, edges: Sequence[int], cells: Sequence[tuple[int, int]], theta: int
 ) -> list[tuple[int, int]]:
@@ -155,8 +161,9 @@ def _blocks(
             block += 1
         if block == workload.blocks:
             break  # above every query
+        cut = workload.cut(high, theta)  # of all values of a cell, where theta or a bound cuts the last of them
         before = found[block]
-        found[block] = before[0] + count, before[1] + (total if high <= theta else theta * count)
+        found[block] = before[0] + count, before[1] + (total if high == cut else cut * count)
     return found
 
 

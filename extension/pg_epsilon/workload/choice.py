@@ -94,7 +94,7 @@ def choose(request: Request, workload: Workload, only: str | None = None) -> Cho
 def _measure(request: Request, workload: Workload, units: int) -> Batch:
     """What is drawn; DP005 where its scales do not exist."""
     first, epsilon, rho = _split(request, workload)
-    ways = threshold(workload.options, workload.lattice.high, workload.lattice.step, units, first)
+    ways = threshold(workload.options, workload.largest, workload.lattice.step, units, first)
     rows = max((p.max_rows or UNDECLARED_ROWS for p in request.source.relations), default=UNDECLARED_ROWS)
     kind = Totals if workload.per == "total" else Batch
     measure = kind(workload, ways, units, rows, epsilon, rho, request.cells)
@@ -202,7 +202,7 @@ def _check(measure: Batch) -> None:
     for theta in dict.fromkeys((measure.threshold.grid[-1], measure.threshold.grid[0])):
         drawn = measure.best(theta).on_lattice(measure.most_rows)
         check_bound(drawn.l1 * measure.units)
-    check_bound(measure.workload.lattice.high * measure.units)
+    check_bound(measure.workload.largest * measure.units)
     size = measure.groups * (len(measure.workload.rows) + 2 * measure.workload.blocks)
     if measure.groups > 1 and size > MAX_CELLS:
         raise DPError(

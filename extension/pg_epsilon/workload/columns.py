@@ -106,16 +106,24 @@ def sums_of(workload: Workload, theta: int, *, every: bool = False) -> Columns:
     """
     out = frozenset() if every else workload.unread
     whole = workload.per == "total"
-    ends = [0 if block in out else theta if whole else min(high, theta) for block, high in enumerate(workload.cuts[1:])]
+    ends = [
+        0 if block in out else theta if whole else _size(workload, block, theta) for block in range(workload.blocks)
+    ]
     found = [Column(block, 1, 0, end, Fraction(1), None) for block, end in enumerate(ends) if end > 0]
     return Columns("sums", tuple(found), workload.rows)
+
+
+def _size(workload: Workload, block: int, theta: int) -> int:
+    """The largest size of what a row of a block is summed as (§0)."""
+    below, high = workload.cuts[block : block + 2]
+    return max(abs(workload.cut(below + 1, theta)), abs(workload.cut(high, theta)))
 
 
 def pairs_of(workload: Workload, theta: int) -> Columns:
     """Every block's two distances; of a block of one truncated value, its number of rows."""
     found: list[Column] = []
     for block, (below, high) in enumerate(pairwise(workload.cuts)):
-        low, high = min(below + 1, theta), min(high, theta)
+        low, high = workload.cut(below + 1, theta), workload.cut(high, theta)
         height = high - low
         if not height:
             found.append(Column(block, 0, 1, 1, Fraction(high), Fraction(1)))
@@ -132,8 +140,9 @@ def read_from(columns: Columns, values: Array | None) -> Queries:
     return Written.of(np.concatenate([columns.totals.dense(), columns.counts.dense() * values[:, None]]))
 
 
-def objective(columns: Columns, values: Array | None, middles: Array, asked: Sequence[str]) -> Queries:
-    """What a strategy is chosen for: of the asked sum, count and avg, their rows of `read_from`.
+def objective(columns: Columns, values: Array | None, middles: Array, asked: Sequence[str], roots: Array) -> Queries:
+    """What a strategy is chosen for: of the asked sum, count and avg, their rows of `read_from`, each query's times its
+    root of a weight.
 
     An average's error is that of sum - average * count, over the count; middles: what stands for it, for each query.
     """
@@ -145,7 +154,7 @@ def objective(columns: Columns, values: Array | None, middles: Array, asked: Seq
         "count": counts * values[:, None],
         "avg": totals - counts * middles[:, None],
     }
-    rows = np.concatenate([parts[name] for name in asked])
+    rows = np.concatenate([parts[name] * roots[:, None] for name in asked])
     # of a bucket of one value the average is known; without a row there is nothing to be chosen for
     some = np.abs(rows).max(axis=1) > 1e-9 * np.abs(totals).max()
     return Written.of(rows[some]) if some.any() else read_from(columns, values)

@@ -1,7 +1,8 @@
 """What may be drawn for a workload, and what each is predicted to cost in error: public facts only, so it is free.
 
 `auto` takes the least total variance of what is asked for: sums, counts in units of each query's upper edge, averages
-times the count; ties go to the first (composition.md §7.5, sum-workloads.md §7.7).
+times the count; of sums, if it can, among what is further off for none than that sum by itself would be
+(composition.md §7.5, sum-workloads.md §0, §7.7).
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from pg_epsilon.mechanisms.matrix import strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
 from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
 from pg_epsilon.mechanisms.matrix.optimal import LARGEST, optimal
-from pg_epsilon.mechanisms.matrix.p_identity import p_identity
+from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
 from pg_epsilon.workload.ask import MAX_PAIR_CELLS, Options, Workload
 from pg_epsilon.workload.columns import Columns, objective, pairs_of, read_from, sums_of, weights_of
+from pg_epsilon.workload.runs import Runs
 
 MOST_COLUMNS = 2_000  # for strategies that are optimised; above it identity and the workload itself
 MAX_TRIED = 2_500  # cells up to which pairs are tried for sums alone, for which they are seldom better
 P_IDENTITY = (1, 4, 16)
 TREES = (2, 4, 8, 16)
 CUSTOM = "custom"
+SAME = 1e-9  # relative: errors that differ by rounding alone
 Build = Callable[[], Strategy]
 
 
@@ -76,9 +79,11 @@ def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
     """
     if workload.options.strategy == "optimal" and not gaussian:
         raise DPError(OUT_OF_RANGE, "strategy optimal is for Gaussian noise", "Ask with rho, or strategy => auto.")
-    found, apart = [], workload.distinct
+    found: list[tuple[bool, float, str, int, Design]] = []
+    apart, roots = workload.distinct, np.sqrt(weights_apart(workload))
+    most = separate(workload, theta, gaussian=gaussian) if _compares(workload.options) else None
     for columns in _data(apart, theta):
-        asked, aims = replace(columns, queries=workload.rows), _aims(apart, columns, theta)
+        asked, aims = replace(columns, queries=workload.rows), _aims(apart, columns, theta, roots)
         for method, build in _strategies(workload.options, columns, aims, gaussian=gaussian):
             # An optimiser may diverge at a theta that was drawn, after the charge: then this candidate is out.
             with suppress(np.linalg.LinAlgError):
@@ -88,14 +93,47 @@ def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:
                 total = float(errors.sum())
                 if math.isfinite(total) and strategies.spans(strategy, aims.read, inverted):
                     own = strategies.query_errors(strategy, asked.totals, gaussian=gaussian, inverted=inverted)
-                    found.append(Design(method, asked, strategy, own, total))
+                    worse = most is not None and bool((own > most * (1 + SAME)).any())
+                    design = Design(method, asked, strategy, own, total)
+                    found.append((worse, total, design.name, len(found), design))
     if not found:
         raise DPError(
             OUT_OF_RANGE,
             f"method {workload.options.method} with strategy {workload.options.strategy} does not answer this workload",
             "Leave method and strategy to auto.",
         )
-    return sorted(found, key=lambda one: one.total)
+    return [design for *_, design in sorted(found)]
+
+
+def _compares(options: Options) -> bool:
+    """Whether the method is ours to choose, and each sum has an error by itself to be held against."""
+    return options.method == "auto" and options.strategy == "auto" and options.aggregates == ("sum",)
+
+
+def separate(workload: Workload, theta: int, *, gaussian: bool) -> Array:
+    """The factors (Design) of every query by itself: its own sensitivity, at an equal share of the budget for each
+    different one (composition.md §14.3)."""
+    sensitivity = np.abs(sums_of(workload, theta).totals.dense()).max(axis=1, initial=0.0)
+    count = len(workload.distinct.rows)
+    return np.asarray(np.square(sensitivity) * (count if gaussian else count**2))
+
+
+def weights_apart(workload: Workload) -> Array:
+    """What the variance of each different query counts for: 1, or the weights of its places together."""
+    given = workload.options.weights
+    if not given:
+        return np.ones(len(workload.distinct.rows))
+    rows = workload.rows
+    names = list(zip(rows.starts, rows.ends, strict=True)) if isinstance(rows, Runs) else list(rows)
+    sums: dict[object, float] = {}
+    for name, weight in zip(names, given, strict=True):
+        sums[name] = sums.get(name, 0.0) + float(weight)
+    return np.array(list(sums.values()))  # in the order of `distinct`
+
+
+def mean_variance(workload: Workload, factors: Array) -> float:
+    """Of the queries as they are asked, by their weights."""
+    return float(np.average(factors, weights=[float(one) for one in workload.options.weights] or None))
 
 
 def variance(amount: Fraction, *, gaussian: bool) -> float:
@@ -111,16 +149,19 @@ class Aims:
     chosen_for: Queries
 
 
-def _aims(workload: Workload, columns: Columns, theta: int) -> Aims:
+def _aims(workload: Workload, columns: Columns, theta: int, roots: Array) -> Aims:
+    """roots: of what each query's variance counts for."""
     asked = workload.options.aggregates
     if asked == ("sum",):
-        return Aims(columns.totals, columns.totals)
+        weighted = workload.options.weights
+        return Aims(columns.totals, Written.of(columns.totals.dense() * roots[:, None]) if weighted else columns.totals)
     inside = weights_of(workload.rows) != 0
-    highs = np.array([min(high, theta) for high in workload.cuts[1:]], dtype=float)
-    lows = np.array([min(below + 1, theta) for below in workload.cuts[:-1]], dtype=float)
-    highest, lowest = (inside * highs).max(axis=1), np.where(inside, lows, np.inf).min(axis=1)
-    values = np.maximum(highest, 1.0)  # what a row counts for
-    return Aims(read_from(columns, values), objective(columns, values, (lowest + highest) / 2, asked))
+    highs = np.array([workload.cut(high, theta) for high in workload.cuts[1:]], dtype=float)
+    lows = np.array([workload.cut(below + 1, theta) for below in workload.cuts[:-1]], dtype=float)
+    highest = np.where(inside, highs, -np.inf).max(axis=1)
+    lowest = np.where(inside, lows, np.inf).min(axis=1)
+    values = np.maximum(np.maximum(np.abs(highest), np.abs(lowest)), 1.0)  # what a row counts for
+    return Aims(read_from(columns, values), objective(columns, values, (lowest + highest) / 2, asked, roots))
 
 
 def _data(workload: Workload, theta: int) -> Iterator[Columns]:
@@ -164,8 +205,8 @@ def _chosen(options: Options, columns: Columns, aims: Aims, *, gaussian: bool) -
     if wanted in ("auto", "greedyh"):
         yield partial(greedyh, aim)
     if wanted in ("auto", "p-identity"):
-        for rows in sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))}):
-            yield partial(p_identity, aims.chosen_for, rows)
+        sizes = sorted({min(rows, count) for rows in (*P_IDENTITY, max(1, min(count // 16, 62)))})
+        yield from p_identities(aims.chosen_for, sizes)
     if wanted in ("auto", "tree") and columns.data == "sums":
         for branching in TREES:
             yield partial(strategies.tree, count, branching)

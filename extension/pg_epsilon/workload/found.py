@@ -13,9 +13,9 @@ from pg_epsilon.mechanisms.matrix.strategies import Strategy
 from pg_epsilon.workload import shelf
 from pg_epsilon.workload.ask import Workload
 from pg_epsilon.workload.columns import pairs_of, sums_of
-from pg_epsilon.workload.designs import Design, designs
+from pg_epsilon.workload.designs import Design, designs, mean_variance
 
-FORMAT = 3  # of a definition, and of how strategies are found: raised, nothing older is used
+FORMAT = 4  # of a definition, and of how strategies are found: raised, nothing older is used
 REMEMBERED = 32  # strategies a process
 
 
@@ -62,7 +62,7 @@ def _compute(workload: Workload, theta: int, *, gaussian: bool) -> Found:
     listed = designs(workload, theta, gaussian=gaussian)
     variances: dict[str, float] = {}
     for one in listed:
-        variances.setdefault(one.name, float(np.mean(one.factors)))
+        variances.setdefault(one.name, mean_variance(workload, one.factors))
     return Found(listed[0], variances)
 
 

@@ -58,7 +58,7 @@ def recognise(items: Sequence[Any], aggregates: Sequence[Aggregate], fold: Fold)
     written = cache(lambda text: deparse(parse_expression(text)))
     for number, (item, aggregate) in enumerate(zip(items, aggregates, strict=True)):
         lattice = aggregate.lattice
-        if aggregate.function != "sum" or lattice is None or not lattice.exact or lattice.low < 0:
+        if aggregate.function != "sum" or lattice is None or not lattice.exact:
             continue
         parts = parts_of(item)
         span = None if parts.get("parameters") else _span(parts, written, partial(_steps, lattice.step, fold))

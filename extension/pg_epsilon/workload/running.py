@@ -28,7 +28,7 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
 from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
-from pg_epsilon.mechanisms.matrix.p_identity import p_identity
+from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Intervals, Queries, Weighted
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
 from pg_epsilon.noise import NoiseSource
@@ -332,7 +332,7 @@ def _find_designs(queries: Queries, count: int, gaussian: bool) -> list[tuple[st
         partial(strategies.wavelet, count),
     ]
     builders += [partial(strategies.tree, count, branching) for branching in (2, 4, 8)]
-    builders += [partial(p_identity, queries, min(rows, count)) for rows in (1, 4, 16) if rows < count]
+    builders += p_identities(queries, [rows for rows in (1, 4, 16) if rows < count])
     found: dict[str, tuple[str, Strategy, Array]] = {}
     for build in builders:
         with suppress(np.linalg.LinAlgError):

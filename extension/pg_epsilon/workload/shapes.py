@@ -63,8 +63,8 @@ def _range(text: str, lattice: Lattice) -> tuple[int, int | None, tuple[Decimal 
     if len(text) < 3 or text[0] not in "[(" or text[-1] not in "])" or inner.count(",") != 1:
         raise DPError(OUT_OF_RANGE, "a range is empty or of an unknown form", "ranges => '{\"[0,30000)\"}'")
     low_text, high_text = inner.split(",")
-    low = number(low_text, "ranges") if low_text else None
-    high = number(high_text, "ranges") if high_text else None
+    low = number(low_text, "ranges", signed=True) if low_text else None
+    high = number(high_text, "ranges", signed=True) if high_text else None
     first, last = lattice.low - 1, None
     if low is not None:
         first = max(first, _at_most(low, lattice) if text[0] == "(" else _below(low, lattice))
@@ -143,8 +143,10 @@ def _shown(end: int, lattice: Lattice) -> str:
     return f"{float(end * lattice.step):g}"
 
 
-def numbers(found: Any, name: str) -> list[Decimal]:
-    return [number(str(value), name) for value in members.items(found, name)] if found is not None else []
+def numbers(found: Any, name: str, *, signed: bool = False) -> list[Decimal]:
+    return (
+        [number(str(value), name, signed=signed) for value in members.items(found, name)] if found is not None else []
+    )
 
 
 def number(text: str, name: str, *, signed: bool = False) -> Decimal:

@@ -14,11 +14,14 @@ import numpy as np
 
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.queries import Array
+from pg_epsilon.workload.ask import Workload
 from pg_epsilon.workload.batch import Batch, Drawn, read
-from pg_epsilon.workload.designs import designs, variance
+from pg_epsilon.workload.columns import weights_of
+from pg_epsilon.workload.designs import designs, mean_variance, separate, variance
 from pg_epsilon.workload.found import find
 
 FLOOR = 1e-9  # of the largest deviation: a query without noise weighs no more than this allows
+ALONE = "each by itself"  # no candidate: what every sum is held against
 MOST_SHOWN = 400  # queries whose errors by each method are told
 
 
@@ -90,8 +93,8 @@ def _margins(weights: Array, drawn: Drawn, how: Batch, confidence: Decimal) -> A
 def rows(raw: Sequence[int], how: Batch, confidence: Decimal) -> list[list[str | int | None]]:
     """query, low_edge, high_edge, sum, count, avg, stderr, low, high of every query, as texts.
 
-    low and high hold what noise may do at the asked confidence; where theta truncates, high is NULL, because how much
-    was cut is not known.
+    low and high hold what noise may do at the asked confidence; an end that theta moved is NULL, because how much was
+    cut is not known.
     """
     (found,) = rows_of([read(raw, how)], how, confidence)
     return found
@@ -105,7 +108,8 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
     shown = _smoothed(found, how)
-    cut = drawn.theta < min(workload.cuts[-1], workload.lattice.high)
+    least, most = max(workload.lattice.low, -drawn.theta), min(workload.lattice.high, drawn.theta)
+    knows_low, knows_high = _uncut(drawn, workload)
     asked = workload.options.aggregates
     result: list[list[str | int | None]] = []
     for place, (low_edge, high_edge) in enumerate(workload.edges):
@@ -120,13 +124,24 @@ def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | Non
                 None if high_edge is None else str(high_edge),
                 _text(total, step),
                 None if count is None or not {"count", "avg"} & set(asked) else str(round(count)),
-                _text(_within(average, workload.lattice.low, drawn.theta), step, 6) if "avg" in asked else None,
+                _text(_within(average, least, most), step, 6) if "avg" in asked else None,
                 _text(float(found.deviations[place]), step),
-                _text(ends[0], step),
-                None if cut else _text(ends[1], step),
+                _text(ends[0], step) if knows_low[place] else None,
+                _text(ends[1], step) if knows_high[place] else None,
             ]
         )
     return result
+
+
+def _uncut(drawn: Drawn, workload: Workload) -> tuple[list[bool], list[bool]]:
+    """Per query, whether theta left its lower and its upper end where they are: a sum is not too low for values that
+    were cut, nor too high for negative ones; where a query's weight is negative, the other way round."""
+    tops = np.array([min(high, workload.lattice.high) for high in workload.cuts[1:]]) > drawn.theta
+    bottoms = np.array([below + 1 for below in workload.cuts[:-1]]) < -drawn.theta
+    weights = weights_of(workload.rows) if tops.any() or bottoms.any() else np.zeros((len(workload.rows), 1))
+    plus, minus = weights > 0, weights < 0
+    too_low, too_high = (plus & tops) | (minus & bottoms), (plus & bottoms) | (minus & tops)
+    return [not row.any() for row in too_high], [not row.any() for row in too_low]
 
 
 def _within(value: float | None, low: int, high: int) -> float | None:
@@ -144,6 +159,8 @@ def _smoothed(found: Answers, how: Batch) -> Array:
 def smoothed(totals: Array, weights: Array) -> Array:
     """The nearest values that do not decrease, by least squares of these weights above 0: of each value's noise, which
     is public, 1 / variance (§10)."""
+    if not (np.diff(totals) < 0).any():
+        return totals  # a session that never needs scipy does not pay for it: a third of a second
     from scipy.optimize import isotonic_regression
 
     return np.asarray(isotonic_regression(totals, weights=weights).x)
@@ -169,7 +186,8 @@ def errors(how: Batch, theta: int) -> dict[str, list[float]]:
     for one in designs(how.workload, theta, gaussian=how.gaussian):
         deviations = np.sqrt(one.factors * scale) * how.spread * step
         found.setdefault(one.name, [float(f"{value:.4g}") for value in deviations])
-    return found
+    alone = np.sqrt(separate(how.workload, theta, gaussian=how.gaussian) * scale) * how.spread * step
+    return {**found, ALONE: [float(f"{value:.4g}") for value in alone]}
 
 
 def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
@@ -177,8 +195,10 @@ def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     step = float(how.workload.lattice.step)
     found = find(how.workload, theta, gaussian=how.gaussian)
     wide = variance(how.amount, gaussian=how.gaussian)
+    alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
     errors = {
-        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in found.variances.items()
+        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}")
+        for name, mean in [*found.variances.items(), (ALONE, alone)]
     }
     return {
         "theta": float(theta * step),

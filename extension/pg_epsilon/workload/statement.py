@@ -12,9 +12,11 @@ from pg_epsilon.workload.ask import Workload
 
 def edges_of(workload: Workload, grid: tuple[int, ...]) -> tuple[int, ...]:
     """Ascending: cell k holds the integers above edge k and up to edge k + 1. Every cut and every theta is an edge, and
-    so is the upper bound: what lies above it is told apart before it is clamped."""
-    inner = {edge for edge in (*workload.cuts, *grid, workload.lattice.high) if edge > workload.cuts[0]}
-    return (workload.cuts[0], *sorted(inner - {workload.top}), workload.top)
+    so is the upper bound: what lies above it is told apart before it is clamped. Below 0 the last integer beyond every
+    theta is one."""
+    first, last = workload.cuts[0], workload.top
+    edges = {*workload.cuts, *grid, *(-theta - 1 for theta in grid), workload.lattice.high}
+    return (first, *sorted(edge for edge in edges if first < edge < last), last)
 
 
 def statement(

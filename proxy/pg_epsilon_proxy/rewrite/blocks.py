@@ -43,6 +43,11 @@ class Arms(Protocol):
     @property
     def arms(self) -> tuple[QueryBlock, ...]: ...
 
+    @property
+    def width(self) -> int:
+        """How many columns the call answers."""
+        ...
+
     def request(self, constants: Mapping[int, Any], settings: Mapping[str, Any], budget: Mapping[str, str]) -> Any:
         """The request of all of them. Error: DP003."""
         ...

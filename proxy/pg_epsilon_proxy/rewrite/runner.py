@@ -187,7 +187,7 @@ async def _answered(workload: Arms, whole: dict[str, Any], inputs: Inputs, io: S
     """One call's answer as that of each arm, by the arm's number. This charges."""
     answer = await io.upstream.query(whole, timeout=_left(inputs))
     io.last.note(answer)
-    if len(answer.get("rows") or ()) != 1 or len(answer["rows"][0]) != sum(arm.width for arm in workload.arms):
+    if any(len(row) != workload.width for row in answer.get("rows") or [()]):
         raise refusals.broken("a row of the wrong width")
     _notify(answer.get("notice") or {}, inputs.settings.values, io)
     return {arm.number: part for arm, part in workload.parts(answer)}

@@ -3,7 +3,7 @@
 The arms keep their places and their documents. Together they are the block that a person would write with FILTER:
 `sum(x) FILTER (WHERE x <= 1), sum(x) FILTER (WHERE x <= 2), …`, at the price of all arms. The engine says by public
 facts whether one release answers the block with no sum expected to be further off than by itself; if not, each arm is
-asked alone.
+asked alone. Arms that have a GROUP BY have the same one; arms over a join join alike.
 """
 
 from __future__ import annotations
@@ -37,6 +37,16 @@ class WorkloadBlock:
     arms: tuple[QueryBlock, ...]
     common: frozenset[str]
 
+    @property
+    def keys(self) -> int:
+        """How many columns of each arm are its group's keys."""
+        return len(self.arms[0].keys)
+
+    @property
+    def width(self) -> int:
+        """How many columns the one call answers: the keys, then every arm's aggregates."""
+        return self.keys + sum(len(arm.aggregates) for arm in self.arms)
+
     def request(self, constants: Mapping[int, Any], settings: Mapping[str, Any], budget: Mapping[str, str]) -> Any:
         """The request of all arms: their aggregates side by side, under what tells the arms apart. Error: DP003."""
         where = conjunction([one for one in _conjuncts(self.arms[0]) if sql_text(one) in self.common])
@@ -50,20 +60,20 @@ class WorkloadBlock:
 
     def parts(self, answer: Asked) -> Iterator[tuple[QueryBlock, dict[str, Any]]]:
         """Each arm, and what it would have been answered alone."""
-        place = 0
-        (row,), bars = answer["rows"], answer.get("bars")
+        place, keys, bars = 0, self.keys, answer.get("bars")
         for arm in self.arms:
-            end = place + arm.width
-            part: dict[str, Any] = {"rows": [row[place:end]], "notice": None}
+            end = place + len(arm.aggregates)
+            rows = [[*row[:keys], *row[keys + place : keys + end]] for row in answer["rows"]]
+            part: dict[str, Any] = {"rows": rows, "notice": None}
             if bars:
-                part["bars"] = [bars[0][place:end]]
+                part["bars"] = [row[place:end] for row in bars]
             yield arm, part
             place = end
 
 
 def find(node: Any, blocks: Sequence[Block]) -> None:
     """Tell the arms of every UNION ALL that are one workload of each other (`QueryBlock.workload`)."""
-    by_slot = {id(block.slot): block for block in blocks if isinstance(block, QueryBlock) and not block.grouped}
+    by_slot = {id(block.slot): block for block in blocks if isinstance(block, QueryBlock)}
     if len(by_slot) < LEAST:
         return
     seen: set[int] = set()
@@ -87,6 +97,8 @@ def _together(arms: Sequence[QueryBlock]) -> None:
     own = [one for arm in arms for one in _conjuncts(arm) if sql_text(one) not in common]
     if len(ranges) < LEAST or not summed or any(not (found := _columns(one)) or found - summed for one in own):
         return
+    if any(_columns(key) & summed for key in arms[0].keys):  # a WHERE may leave groups out that a FILTER does not
+        return
     block = WorkloadBlock(tuple(arms), common)
     for arm in arms:
         arm.workload = block
@@ -108,12 +120,15 @@ def _arms(node: Any, seen: set[int]) -> Iterator[Any]:
 
 def _signature(block: QueryBlock) -> str | None:
     """What arms of one workload share, apart from conditions; None for what cannot be one."""
-    if len(block.leaves) > 1 or block.keys or any(isinstance(n, ast.SubLink) for n in walk(_conjuncts(block))):
+    if block.running or any(isinstance(n, ast.SubLink) for n in walk(_conjuncts(block))):
         return None
-    (leaf,) = block.leaves
-    alias = leaf.node.alias.aliasname if leaf.node.alias is not None else ""
+    read = []
+    for leaf, on in zip(block.leaves, block.ons, strict=True):
+        alias = leaf.node.alias.aliasname if leaf.node.alias is not None else ""
+        name = leaf.name if len(block.leaves) > 1 else alias
+        read.append((leaf.relation.schema, leaf.relation.name, name, None if on is None else sql_text(on)))
     bare = [request_of(_bare(aggregate), sql_text) for aggregate in block.aggregates]
-    return str((leaf.relation.schema, leaf.relation.name, alias, bare))
+    return str((read, block.grouped, [sql_text(key) for key in block.keys], bare))
 
 
 def _bare(aggregate: Aggregate) -> Aggregate:
@@ -135,7 +150,7 @@ def _columns(node: Any) -> frozenset[str]:
 
 
 def _with(arm: QueryBlock, where: Any, own: Sequence[Any]) -> QueryBlock:
-    """The arm with its own conditions as FILTER: without groups that is the same."""
+    """The arm with its own conditions as FILTER: every declared group is answered, so that this is the same."""
     aggregates = tuple(
         Aggregate(
             one.function,
