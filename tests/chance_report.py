@@ -62,7 +62,7 @@ def report(*arguments: str, cwd: Path = ROOT) -> list[Item]:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=580,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return read(done.stdout.splitlines())

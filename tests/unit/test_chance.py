@@ -11,7 +11,7 @@ import pytest
 import fix_chance
 from chance_report import report, silent, too_likely, unmarked
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 SAMPLE = '''

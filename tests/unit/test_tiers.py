@@ -26,7 +26,8 @@ CONTROLS = [
 WHOLE = re.compile(r"privacy/test_(\w*replay\w*|decide_\w+|turbo_audit)\.py::")
 THIRD_STATE = re.compile(r"::test_(an_attack_learns_nothing|a_decision_tells_nothing)_of_empty_tables\[")
 
-pytestmark = pytest.mark.long
+# Where this file runs alone, another pytest collects the suite: two minutes on a busy machine.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
