@@ -140,3 +140,10 @@ def test_the_table_of_the_product() -> None:
         assert create.count(f"CREATE FUNCTION dp.{one.name}(") == len(alike)
     assert create.index("-- 60_public/functions.toml") < create.index("-- 70_views/")
     assert create.index("-- 60_public/95_gateway.sql") < create.index("-- 60_public/functions.toml")
+
+
+def test_script_is_read_in_databases_of_every_encoding() -> None:
+    """CREATE EXTENSION reads the bytes in the database's encoding: three of one letter are no text in EUC_JP."""
+    for name, text in build_sql.scripts(ROOT).items():
+        beyond = sorted({letter for letter in text if ord(letter) > 0xFF})
+        assert not beyond, f"{name}: {beyond}"
