@@ -156,7 +156,7 @@ def make_plan(request: Request) -> Plan:
         choices=choices,
         places=_places(request, choices),
         charges=tuple(c for choice in choices for measure in choice.estimator.measures for c in measure.charges()),
-        scope=_scope(request),
+        scope=scope_of(request),
         statement=_statement(request, choices, statistics),
         cache_key=_digest(canonical_text(request), request, choices),
         question=_digest(timeless_text(request), request, choices),
@@ -205,7 +205,7 @@ def _statement(request: Request, choices: Sequence[Choice], statistics: Sequence
     return f"SELECT * FROM ({statement(request, others)}) AS r CROSS JOIN ({own}) AS w"
 
 
-def _scope(request: Request) -> Scope:
+def scope_of(request: Request) -> Scope:
     policy = request.policy
     if policy.has_user_units:
         return Root()
