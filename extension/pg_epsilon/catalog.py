@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.words import scope_text
 from pg_epsilon.answer import stored
 from pg_epsilon.engine.entitlements import Entitlements, is_paid
 from pg_epsilon.engine.links import Links
@@ -16,7 +17,7 @@ from pg_epsilon.engine.payments import Payments
 from pg_epsilon.engine.tasks import is_for_everybody
 from pg_epsilon.errors import CHANNEL, PRIVILEGE, DPError
 from pg_epsilon.ledger import LIFE, Accounts, Execute
-from pg_epsilon.plan import Plan
+from pg_epsilon.plan import Plan, scope_of
 from pg_epsilon.query.copies import Synthetic
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
@@ -58,8 +59,10 @@ def check_paid(plan: Plan, paid: dict[str, Any]) -> None:
 class Catalog:
     """Policy, authorisation, releases and payments. Policies are kept per backend until the policy version moves."""
 
-    def __init__(self, execute: Execute) -> None:
+    def __init__(self, execute: Execute, given: Callable[[Plan, str, str], None] = lambda *_: None) -> None:
+        """given: told of every release that answers somebody, its request and who asked."""
         self._execute = execute
+        self._given = given
         self.entitlements = Entitlements(execute)
         self.links = Links(execute)
         self.payments = Payments(execute, self.links)
@@ -250,6 +253,11 @@ class Catalog:
             ],
         )
 
+    def left(self, request: Request, who: str) -> tuple[str, dict[str, str]]:
+        """A question's accounts in words, and what one further charge there may cost who asks."""
+        scope = scope_of(request)
+        return scope_text(scope), self.payments.left(request.policy, scope, who)
+
     def serve(self, plan: Plan, request_id: str, payer: str, asker: str) -> None:
         """Note whom a release of another's payment answers, so that dp_shown shows it to them; the first time only.
 
@@ -258,6 +266,7 @@ class Catalog:
         if asker != payer and (plan.request.keys or plan.request.kinds or plan.joint is not None):
             sql = "INSERT INTO dp.served (request_id, who) VALUES ($1, $2) ON CONFLICT DO NOTHING"
             self._execute(sql, ["uuid", "name"], [request_id, asker])
+        self._given(plan, request_id, asker)
 
     def pay(
         self,

@@ -18,7 +18,7 @@ from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, check_paid
 from pg_epsilon.declared import Declared
 from pg_epsilon.engine import failures, obstacles, ready, tasks
-from pg_epsilon.engine.answerers import Turbo, instead, planned, unused
+from pg_epsilon.engine.answerers import Families, Turbo, instead, planned, unused
 from pg_epsilon.engine.aside import Aside
 from pg_epsilon.engine.draws import Draws, Pending, remember
 from pg_epsilon.engine.failures import Failures, Unforeseen, failure_of, watched
@@ -77,15 +77,14 @@ def _explain(statement: str) -> str | None:
 
 
 tasks.remember_by(Aside(plpy.prepare, plpy.execute).rows)
-catalog = Catalog(rows)
+catalog = Catalog(rows, lambda *given: families.entered(*given))
 _failures = Failures(rows)
 links = catalog.links
 planning = Planning(_explain, lambda line: plpy.warning(line))
 _folding = Folding(rows, lambda statement: plpy.execute(_spelled(statement)), lambda: plpy.subtransaction())
 _texts, _folder = _folding.texts, _folding.folder
 _draws = Draws(catalog, lambda plan_: _think(plan_, _read_statistics(plan_)), _explain, lambda: plpy.subtransaction())
-_declared = Declared(catalog, rows)
-_shelf = Shelf(rows, lambda document: _compile(document))
+_declared, _shelf = Declared(catalog, rows), Shelf(rows, lambda document: _compile(document))
 turbo = Turbo(
     catalog,
     rows,
@@ -94,7 +93,8 @@ turbo = Turbo(
     _texts,
     lambda statement: planning.check(statement, 1, catalog.policy_version()),
 )
-answerers: tuple[Answerer, ...] = (turbo,)
+families: Families = Families(rows, _texts, catalog.left)
+answerers: tuple[Answerer, ...] = (families, turbo)
 
 
 def charge(request_id: str, who: str, request: str, witness: str | None = None) -> str:

@@ -15,14 +15,18 @@ from pg_epsilon.errors import DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.mechanisms.task import Answerer
 from pg_epsilon.noise import NoiseSource
+from pg_epsilon.plan import Plan
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 
 if TYPE_CHECKING:
+    from pg_epsilon.release.engine import FamilyEngine
     from pg_epsilon.turbo.engine import TurboEngine
     from pg_epsilon.turbo.owner import Owner
 
 P = TypeVar("P")
+Left = tuple[str, Mapping[str, str]]  # accounts in words, and what is left there
+_HAS_FAMILY = "SELECT EXISTS (SELECT FROM dp.family WHERE dataset = $1 AND relation_key = $2) AS found"
 
 
 class Turbo(Answerer):
@@ -69,6 +73,49 @@ class Turbo(Answerer):
 
     def why_not(self, request: Request) -> str | None:
         return self.engine.why_not(request) if _states_accuracy(request) else None
+
+
+class Families(Answerer):
+    """Published families of dp_release_numeric: what a question about sets of their classes sums up, for nothing.
+
+    The folder is imported where a relation has a family, or one is released.
+    """
+
+    name = "family"
+
+    def __init__(self, execute: Execute, texts: Texts, left: Callable[[Request, str], Left]) -> None:
+        self._execute, self._texts, self._left = execute, texts, left
+
+    @cached_property
+    def engine(self) -> FamilyEngine:
+        """One per backend. DP006 where another version of it would be imported."""
+        check_unreplaced()
+        from pg_epsilon.release.engine import FamilyEngine
+
+        return FamilyEngine(self._execute, self._texts, self._left)
+
+    def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
+        return self.engine.reply(request, request_id, who) if self._concerns(request) else None
+
+    def plan(self, request: Request, who: str) -> dict[str, Any] | None:
+        return self.engine.plan(request, who) if self._concerns(request) else None
+
+    def why_not(self, request: Request) -> str | None:
+        return self.engine.why_not(request) if self._concerns(request) else None
+
+    def entered(self, plan: Plan, request_id: str, who: str) -> None:
+        """A release was given: where it is a family's, its name stands for it."""
+        if "release" in plan.request.kinds:
+            self.engine.enter(plan.request, plan.choices[0].estimator.measures[0], plan.charges, request_id, who)
+
+    def _concerns(self, request: Request) -> bool:
+        """Whether there may be anything to do: one query, which most questions do not pass."""
+        if "release" in request.kinds:
+            return True
+        if request.kinds or request.keys or request.fresh or request.mechanism != "auto":
+            return False
+        of = [request.policy.dataset.name, request.policy.relation_key]
+        return bool(self._execute(_HAS_FAMILY, ["text", "text"], of)[0]["found"])
 
 
 def _states_accuracy(request: Request) -> bool:

@@ -28,7 +28,8 @@ _TELL_NO_MORE = (
 _TAKE = (
     "WITH texts AS (UPDATE dp.ledger SET request = NULL, salt = NULL WHERE request_id = ANY ($1::uuid[])),"
     " keys AS (UPDATE dp.release SET cache_key = 'redacted ' || request_id, answer = answer - 'presentation'"
-    " WHERE request_id = ANY ($1::uuid[]))"
+    " WHERE request_id = ANY ($1::uuid[])),"
+    " names AS (DELETE FROM dp.family WHERE request_id = ANY ($1::uuid[]))"
     " DELETE FROM dp.entitlement WHERE request_id = ANY ($1::uuid[])"
 )
 

@@ -94,7 +94,7 @@ def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.in
 def counted(sums: Sums, noise: Noise, miss: float) -> Iterator[Answer]:
     """Of a family of counts: one cell a class."""
     for value, classes in zip(sums.cells.sum(axis=1), sums.classes, strict=True):
-        reach = _reach(noise, (1.0,), sums.cells.shape[1] * int(classes), miss)
+        reach = _reach(noise, (1.0,) * sums.cells.shape[1], int(classes), miss)
         yield Answer(float(value), float(value), float(value) - reach, float(value) + reach, False)
 
 

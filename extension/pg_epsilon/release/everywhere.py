@@ -1,0 +1,104 @@
+"""Bars that hold for every set of a release's classes at once (numeric-release.md §0.0, "Bars": outside the family).
+
+Whoever asks after a release was shown may choose the question by it, so that a bar has to hold for all that could be
+asked. Sets of m of n classes share one bar; it misses for some of them with at most miss / n: the union bound over
+their number, or one bound over all sets at once, sum of w Z⁺ over all n classes, whichever is narrower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.release.answers import Noise
+
+Array = npt.NDArray[np.float64]
+EXACT = 1e-12  # below such a miss Chernoff's bound is taken, which needs its logarithm alone
+_ROUNDS = 80  # of the search for the best s
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Everywhere(Noise):
+    """The noise of a release of so many classes, whose `reach` holds for all sets of as many classes at once."""
+
+    classes: int
+
+    @classmethod
+    def of(cls, noise: Noise, classes: int) -> Everywhere:
+        return cls(noise.scale, noise.gaussian, noise.grain, classes)
+
+    def reach(self, weights: Array, miss: float, times: int = 1) -> float:
+        """t: for all sets of `times` classes at once, |sum of weights times noise| <= t but for a chance miss.
+
+        weights: of the cells of each class of a set; miss: of all sets of all sizes together.
+        """
+        if not weights.size or not times:
+            return 0.0
+        each = miss / self.classes
+        sets = _log_choose(self.classes, times)
+        narrow = each * math.exp(-sets) if sets < -math.log(1e-300) else 0.0
+        own = (
+            super().reach(weights, narrow, times)
+            if narrow >= EXACT
+            else self._bound(weights, math.log(each) - sets, times, one=True)
+        )
+        return min(own, self._bound(weights, math.log(each), self.classes, one=False))
+
+    def _bound(self, weights: Array, log_miss: float, times: int, *, one: bool) -> float:
+        """Chernoff's bound at exp(log_miss), of both ends: of one set's sum; or of the sum of what is above 0."""
+        sizes = np.abs(weights)
+        largest = float(sizes.max())
+        moments = (_log_moment_gaussian if self.gaussian else _log_moment_laplace)[0 if one else 1]
+        need = math.log(2) - log_miss
+
+        def bound(s: float) -> float:
+            return (need + times * float(moments(s * sizes / largest).sum())) / s
+
+        end = math.sqrt(2 * need) + 1 if self.gaussian else 1 - 1e-9
+        return self.scale * largest * _least(bound, end) + self.grain * times * float(sizes.sum())
+
+
+def _log_choose(n: int, m: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+
+
+def _least(bound: Callable[[float], float], end: float) -> float:
+    """The least value on (0, end], which has one valley in log s; any value is a valid bound."""
+    low, high = math.log(1e-6), math.log(end)
+    for _ in range(_ROUNDS):
+        width = _GOLDEN * (high - low)
+        if bound(math.exp(high - width)) < bound(math.exp(low + width)):
+            high = low + width
+        else:
+            low = high - width
+    return bound(math.exp((low + high) / 2))
+
+
+def _laplace(s: Array) -> Array:
+    """Logarithm of E exp(s Z), Z of scale 1, s < 1."""
+    return -np.log1p(-np.square(s))
+
+
+def _laplace_above(s: Array) -> Array:
+    """The same of max(Z, 0): 1/2 + 1/2 / (1 - s)."""
+    return np.log(0.5 + 0.5 / (1 - s))
+
+
+def _gaussian(s: Array) -> Array:
+    return np.square(s) / 2
+
+
+def _gaussian_above(s: Array) -> Array:
+    """1/2 + exp(s² / 2) Phi(s)."""
+    phi = np.array([0.5 * math.erfc(-one / math.sqrt(2)) for one in s])
+    found: Array = np.logaddexp(math.log(0.5), np.square(s) / 2 + np.log(phi))
+    return found
+
+
+_log_moment_laplace = (_laplace, _laplace_above)
+_log_moment_gaussian = (_gaussian, _gaussian_above)

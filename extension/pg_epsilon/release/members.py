@@ -1,0 +1,129 @@
+"""Whether a question is about sets of a published family's classes: public facts (numeric-release.md §0.0).
+
+Any condition on the family's columns is one about classes, as long as it cuts none: it is evaluated at their declared
+values by PostgreSQL itself (query/attributes.py). The other conditions are those of the family, all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.query.aggregates import COLUMN, ROWS, Aggregate
+from pg_epsilon.query.attributes import Attribute, NotBins, attribute, truth
+from pg_epsilon.query.request import Request
+from pg_epsilon.query.types import Texts
+from pg_epsilon.release.ask import Family
+
+Bits = npt.NDArray[np.bool_]
+ITSELF, EVERY, PRESENT = "itself", "rows", "present"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One aggregate of a question. way: the family's own aggregate, all rows, or those with a value; bits: its classes,
+    an array over the axes."""
+
+    aggregate: Aggregate
+    way: str
+    bits: Bits
+
+    @property
+    def classes(self) -> int:
+        return int(self.bits.sum())
+
+
+def question(request: Request, family: Family) -> dict[str, Any]:
+    """What a family is about, whatever the budget and the state of policy and data."""
+    return {
+        "from": request.source.sql,
+        "where": sorted(term.sql for term in request.conjuncts),
+        "aggregate": family.aggregate.canonical(),
+        "columns": [axis.name for axis in family.axes],
+    }
+
+
+def state(request: Request) -> dict[str, Any]:
+    """The policy and the data that a release is of."""
+    policies = [one.digest for one in request.source.relations]
+    return {"policies": policies, "data_version": list(request.data_version)}
+
+
+def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> tuple[Member, ...]:
+    """The question's aggregates as sets of classes. NotBins, with the reason, where it is about anything else.
+
+    request: of one relation, without keys. facts: of a family of the same relation.
+    """
+    about = facts["question"]
+    if request.source.sql != about["from"]:
+        raise NotBins("it counts other rows of a unit")
+    if state(request) != facts["state"]:
+        raise NotBins("its policy or its data have changed since")
+    rest = [term.sql for term in request.conjuncts]
+    for one in about["where"]:
+        if one not in rest:
+            raise NotBins("its own conditions are not among those asked")
+        rest.remove(one)
+    columns = request.policy.relation.columns
+    attributes = [attribute(columns[name]) for name, _ in facts["classes"]]
+    if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
+        raise NotBins("its classes are declared otherwise now")
+    where = _all(rest, attributes, texts)
+    return tuple(_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates)
+
+
+def _member(
+    aggregate: Aggregate, own: Mapping[str, Any], where: Bits, attributes: Sequence[Attribute], texts: Texts
+) -> Member:
+    bits = where if aggregate.filter is None else where & _all([aggregate.filter], attributes, texts)
+    asked = replace(aggregate, filter=None).canonical()
+    plain = aggregate.function == "count" and not aggregate.parameters.canonical()
+    if asked == dict(own):
+        return Member(aggregate, ITSELF, bits)
+    if plain and aggregate.of == ROWS and own.get("count") != COLUMN:
+        return Member(aggregate, EVERY, bits)
+    if plain and aggregate.of == COLUMN and "sum" in own and own.get("argument") == aggregate.argument:
+        return Member(aggregate, PRESENT, bits)
+    raise NotBins(f"{aggregate.name} is not what it sums up")
+
+
+def _all(conditions: Sequence[str], attributes: Sequence[Attribute], texts: Texts) -> Bits:
+    """The classes that meet all conditions."""
+    sizes = [len(one.keys) for one in attributes]
+    found = np.ones(sizes, bool)
+    for condition in conditions:
+        places, bits = truth(condition, attributes, texts)
+        shape = [size if place in places else 1 for place, size in enumerate(sizes)]
+        found &= (np.frombuffer(bits.encode(), np.uint8) == ord("1")).reshape(shape)
+    return found
+
+
+def digest(bits: Bits) -> int | None:
+    """A set of classes as a number of 64 bits, signed. None: it is no product of sets of the axes, or is empty."""
+    axes = [bits.any(axis=tuple(other for other in range(bits.ndim) if other != place)) for place in range(bits.ndim)]
+    whole = np.ones((), bool)
+    for one in axes:
+        whole = whole[..., None] & one
+    return _together([_packed(one) for one in axes]) if bits.any() and bool((whole == bits).all()) else None
+
+
+def digests(family: Family) -> list[int]:
+    """Those of the queries of a family's grid, each once."""
+    each = [
+        [_packed(np.frombuffer(one.encode(), np.uint8) == ord("1")) for one in axis.different] for axis in family.masks
+    ]
+    different = set(zip(*(axis.of for axis in family.masks), strict=True))
+    return sorted({_together([own[place] for own, place in zip(each, places, strict=True)]) for places in different})
+
+
+def _packed(bits: npt.NDArray[Any] | np.bool_) -> bytes:
+    return blake2b(np.packbits(bits).tobytes(), digest_size=16).digest()
+
+
+def _together(axes: Sequence[bytes]) -> int:
+    return int.from_bytes(blake2b(b"".join(axes), digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,140 @@
+"""dp.family: which releases answer under which names. Public facts, and integers that were released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.words import amounts_text
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.ledger import Execute
+from pg_epsilon.query.request import Request
+from pg_epsilon.release.ask import Family
+from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.choice import noise_of
+from pg_epsilon.release.members import digests, question, state
+from pg_epsilon.release.shown import description
+
+MOST_FAMILIES = 100  # of one analyst in one dataset
+_KEPT = 8_000_000  # cells that a backend remembers of the releases that it answered from
+_NAMED = "SELECT who::text, (facts -> 'question')::text AS question FROM dp.family WHERE dataset = $1 AND name = $2"
+_MANY = "SELECT count(*) AS n FROM dp.family WHERE dataset = $1 AND who = $2"
+_ENTER = (
+    "INSERT INTO dp.family AS f (dataset, name, request_id, relation_key, who, query, facts, queries, members)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT ON CONSTRAINT family_pkey DO UPDATE"
+    " SET request_id = EXCLUDED.request_id, query = EXCLUDED.query, facts = EXCLUDED.facts,"
+    " queries = EXCLUDED.queries, members = EXCLUDED.members, at = EXCLUDED.at"
+    " WHERE f.who = EXCLUDED.who AND f.facts -> 'question' = EXCLUDED.facts -> 'question'"
+    " AND (f.request_id, f.queries, f.members) <> (EXCLUDED.request_id, EXCLUDED.queries, EXCLUDED.members)"
+)
+_NEAR = (
+    "SELECT f.name, f.request_id::text, f.who = $3::name AS own, f.facts::text, f.queries,"
+    " r.as_of::timestamptz(0)::text AS as_of FROM dp.family f JOIN dp.release r USING (request_id)"
+    " WHERE f.dataset = $1 AND f.relation_key = $2 ORDER BY f.at DESC LIMIT 100"
+)
+_IS_MEMBER = "SELECT $3 = ANY (members) AS found FROM dp.family WHERE dataset = $1 AND name = $2"
+_RAW = "SELECT (answer -> 'raw' -> 0)::text AS raw FROM dp.release WHERE request_id = $1"
+_cells: dict[str, npt.NDArray[np.float64]] = {}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A family that may answer. own: who asks gave it its name; queries: of its grid."""
+
+    name: str
+    request_id: str
+    own: bool
+    facts: Mapping[str, Any]
+    queries: int
+    as_of: str
+
+
+class Registry:
+    """The families of dp.family."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+
+    def check(self, request: Request, who: str) -> None:
+        """DP005 where the name of a family that is to be released is another one's, or one too many."""
+        family = request.kinds["release"]
+        if not isinstance(family, Family):
+            return
+        dataset = request.policy.dataset.name
+        found = self._execute(_NAMED, ["text", "text"], [dataset, family.name])
+        if found and (found[0]["who"] != who or json.loads(found[0]["question"]) != _plain(question(request, family))):
+            raise DPError(
+                OUT_OF_RANGE,
+                f"{family.name} is already the name of another family",
+                "Give it another name: SELECT name, query FROM dp.families shows those that are taken.",
+            )
+        if not found and self._execute(_MANY, ["text", "name"], [dataset, who])[0]["n"] >= MOST_FAMILIES:
+            raise DPError(
+                OUT_OF_RANGE,
+                f"you have {MOST_FAMILIES} families in dataset {dataset}, which is the most",
+                "Use a name again for the same query, or ask the administrator: CALL dp.drop_family(dataset, name).",
+            )
+
+    def enter(self, request: Request, measure: Cells, charges: Sequence[Charge], request_id: str, who: str) -> None:
+        """A release was given to who asked for it: its name stands for it from now on."""
+        family = request.kinds["release"]
+        if not isinstance(family, Family):
+            raise ValueError("not a release")
+        noise = noise_of(measure)
+        facts = {
+            **description(measure, family),
+            "question": question(request, family),
+            "state": state(request),
+            "cells": measure.released,
+            "noise": [noise.scale, noise.gaussian, noise.grain],
+            "price": amounts_text(charges),
+        }
+        self._execute(
+            _ENTER,
+            ["text", "text", "uuid", "text", "name", "text", "jsonb", "int4", "int8[]"],
+            [
+                request.policy.dataset.name,
+                family.name,
+                request_id,
+                request.policy.relation_key,
+                who,
+                family.query,
+                json.dumps(facts),
+                len(family.grid),
+                digests(family),
+            ],
+        )
+
+    def near(self, request: Request, who: str) -> list[Published]:
+        """The families of the request's relation, the newest first."""
+        of = [request.policy.dataset.name, request.policy.relation_key, who]
+        return [
+            Published(
+                one["name"], one["request_id"], one["own"], json.loads(one["facts"]), one["queries"], one["as_of"]
+            )
+            for one in self._execute(_NEAR, ["text", "text", "text"], of)
+        ]
+
+    def has_member(self, request: Request, name: str, number: int) -> bool:
+        """Whether a set of classes, by its digest, is that of a query of the family's grid."""
+        args = [request.policy.dataset.name, name, number]
+        return bool(self._execute(_IS_MEMBER, ["text", "text", "int8"], args)[0]["found"])
+
+    def cells(self, request_id: str) -> npt.NDArray[np.float64]:
+        """The released integers; a backend remembers some."""
+        if request_id not in _cells:
+            found = np.array(json.loads(self._execute(_RAW, ["uuid"], [request_id])[0]["raw"]), np.float64)
+            while _cells and sum(map(len, _cells.values())) + len(found) > _KEPT:
+                _cells.pop(next(iter(_cells)))
+            _cells[request_id] = found
+        return _cells[request_id]
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))

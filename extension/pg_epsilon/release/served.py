@@ -1,0 +1,159 @@
+"""A question that a published family answers: its values, bars and what is said of them. Post-processing.
+
+Its bars hold together with those of the other queries of the family's last grid, where who asks gave that grid and the
+question is one of it; else with those of every set of classes (everywhere.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.accounting.words import notice_text
+from pg_epsilon.decimals import plain
+from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, digits_of, text
+from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
+from pg_epsilon.query.request import Request
+from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
+from pg_epsilon.release.everywhere import Everywhere
+from pg_epsilon.release.members import EVERY, ITSELF, Member, digest
+
+OUTSIDE = "rows of no declared class are left out"
+BELOW = "below resolution: no rows can be told from noise, and the answer is 0"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which family answers, since when it stands; the question's accounts in words, and what is left there."""
+
+    name: str
+    as_of: str
+    accounts: str
+    left: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Served:
+    """One aggregate's answer. queries: with whose bars its bar holds; None: with those of all sets of classes."""
+
+    member: Member
+    answer: Answer
+    queries: int | None
+
+
+def noise_of(facts: Mapping[str, Any]) -> Noise:
+    scale, gaussian, grain = facts["noise"]
+    return Noise(float(scale), bool(gaussian), float(grain))
+
+
+def deviation(facts: Mapping[str, Any], member: Member) -> float:
+    """The standard deviation of the member's unbiased answer: what it may be compared with others by."""
+    steps = _steps(facts)
+    sums = member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]
+    weights = steps if sums and steps is not None else np.ones(len(facts["values"]))
+    return noise_of(facts).deviation * math.sqrt(member.classes * float(np.square(weights).sum()))
+
+
+def served(
+    facts: Mapping[str, Any], cells: npt.NDArray[np.float64], member: Member, queries: int | None, miss: float
+) -> Served:
+    """One aggregate's answer from the released integers. miss: of all bars that hold together."""
+    noise, steps = noise_of(facts), _steps(facts)
+    grain = noise.grain if steps is not None else 1.0
+    own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain
+    if queries is None:
+        bars: tuple[Noise, float] = Everywhere.of(noise, member.bits.size), miss
+    else:
+        bars = noise, miss / queries
+    many = np.array([member.classes])
+    if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
+        (found,) = summed(Sums(own[:, : len(steps)], many), steps.tolist(), *bars)
+    else:
+        without = facts["values"].index("NULL") if member.way != EVERY and "NULL" in facts["values"] else None
+        own = own if without is None else np.delete(own, without, axis=1)
+        (found,) = counted(Sums(own, many), *bars)
+    return Served(member, found, queries)
+
+
+def is_candidate(member: Member) -> int | None:
+    """The digest by which a member may be one of the grid's; None: it cannot be one."""
+    return digest(member.bits) if member.way == ITSELF else None
+
+
+def document(request: Request, found: Sequence[Served], origin: Origin, request_id: str) -> dict[str, Any]:
+    """The answer document (docs/internals.md §1) of a question without groups."""
+    return {
+        "request_id": request_id,
+        "keys": 0,
+        "columns": [f"a{i}" for i in range(1, len(found) + 1)],
+        "names": [one.name for one in request.aggregates],
+        "rows": [[_shown(one.answer.answer, one.member) for one in found]],
+        **({"bars": [[_bar(one) for one in found]]} if request.bars else {}),
+        "notice": notice(request, [one.member for one in found], found, origin),
+    }
+
+
+def notice(request: Request, members: Sequence[Member], found: Sequence[Served], origin: Origin) -> dict[str, Any]:
+    """What may be said of the answer; no released value is in it, but that there was nothing to be told from noise.
+
+    found: the answers; none in a plan.
+    """
+    below = [one.member.aggregate.name for one in found if one.answer.below_resolution]
+    together = {
+        f"bars hold at once for the {one.queries} queries of its grid"
+        if one.queries is not None
+        else "bars hold at once for every set of its classes"
+        for one in found
+    }
+    info: dict[str, Any] = {
+        "call": request.call,
+        "relation": request.source.shape,
+        "where": request.predicate,
+        "keys": [],
+        "groups": None,
+        "path": "family",
+        "mechanism": f"family {origin.name}",
+        "charge": {},
+        "accounts": origin.accounts,
+        "confidence": plain(request.confidence),
+        "grade": "uniform",
+        "left": dict(origin.left),
+        "as_of": origin.as_of,
+        "warnings": [*([f"{', '.join(below)}: {BELOW}"] if below else []), OUTSIDE],
+        "aggregates": [{"aggregate": one.aggregate.name, "mechanism": f"family {origin.name}"} for one in members],
+        "family": {"name": origin.name, "classes": [one.classes for one in members], "below_resolution": below},
+    }
+    own = "SET dp.mechanism = 'laplace' pays for an answer of its own"
+    info["text"] = notice_text(info, [*sorted(together), own])
+    return info
+
+
+def _steps(facts: Mapping[str, Any]) -> npt.NDArray[np.float64] | None:
+    """The values of a class' cells that have one; None: a release of counts, of one cell a class."""
+    if facts["whole"] == 1:
+        return None
+    return np.array([float(Fraction(one)) for one in facts["values"] if one not in ("NULL", "NaN")])
+
+
+def _bar(one: Served) -> Bar:
+    if one.member.way == ITSELF and not math.isfinite(one.answer.high - one.answer.low):
+        return UNKNOWN
+    low, high = (_shown(end, one.member, up) for end, up in ((one.answer.low, -1), (one.answer.high, 1)))
+    return low, high, None
+
+
+def _shown(value: float, member: Member, up: int = 0) -> str:
+    """As the aggregate's type has it: of a bar's end the next one outwards."""
+    lattice = member.aggregate.lattice
+    if member.aggregate.function == "count" or lattice is None or lattice.whole:
+        whole = round(value) if not up else math.floor(value) if up < 0 else math.ceil(value)
+        return str(min(max(whole, LATTICE_MIN), LATTICE_MAX))
+    exact = Fraction(value) / lattice.step
+    steps = round(exact) if not up else math.floor(exact) if up < 0 else math.ceil(exact)
+    return text(steps * lattice.step, digits_of(lattice.step))
