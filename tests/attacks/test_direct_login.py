@@ -26,6 +26,7 @@ OTHERS = {
     "_cache_status",
     "_turbo_views",
     "_strategies",
+    "_families",
 }
 
 

@@ -85,3 +85,33 @@ def test_the_price_is_said_before_and_after(stack: Stack, alice: Connection) -> 
 def test_refusals(stack: Stack, alice: Connection, query: str, grid: str, sqlstate: str) -> None:
     with no_charge(stack.cluster), refused(sqlstate, hint=sqlstate != "42703"):
         alice.execute(f"SELECT * FROM dp_release_numeric('f', $q${query}$q$, '{grid}', epsilon => 1)")
+
+
+def test_plain_questions_about_its_classes_are_free(stack: Stack, alice: Connection) -> None:
+    """A family by age and sex answers ordinary SQL: also with parameters, FILTER, and in a dashboard's own words."""
+    call = "dp_release_numeric('by_age', $q$SELECT count(*) FROM people WHERE sex = $1 AND age >= $2$q$, '{{f,40}}', "
+    rows = alice.execute(f"SELECT * FROM {call} epsilon => 2)").fetchall()
+    with stack.cluster.connect() as root:
+        sql = "SELECT count(*) FROM people WHERE sex IN ('f', 'm') AND age BETWEEN 30 AND 39"
+        (true,) = root.execute(sql).fetchone() or (0,)
+    said: list[str] = []
+    alice.execute("SET dp.notices = on")
+    alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    with no_charge(stack.cluster):
+        (found,) = alice.execute("SELECT count(*) AS n FROM people WHERE sex = 'f' AND age >= 40").fetchall()
+        assert found == (round(rows[0][1]),)
+        sql = (
+            "SELECT count(*), dp_low(count(*)), dp_high(count(*)) FROM people WHERE sex IN ('f', 'm') AND age / 10 = %s"
+        )
+        ((_, low, high),) = alice.execute(sql, [3], prepare=True).fetchall()
+        assert low <= true <= high
+        (path, facts) = alice.execute("SELECT path, facts FROM dp.last_answer").fetchone() or (None, None)
+        assert path == "family" and facts["family"]["name"] == "by_age"
+        plan = "\n".join(row[0] for row in alice.execute("EXPLAIN SELECT count(*) FROM people WHERE age < 9"))
+        assert "family by_age" in plan
+        (listed,) = alice.execute("SELECT query, yours FROM dp.families WHERE name = 'by_age'").fetchall()
+        assert listed == ("SELECT count(*) FROM people WHERE sex = $1 AND age >= $2", True)
+    assert "family by_age, free" in said[0] and "the 1 queries of its grid" in said[0]
+    assert "hold at once for every set of its classes" in said[1]
+    with refused("42P01", hint=False):  # the table itself is shown to nobody
+        alice.execute("SELECT * FROM dp.family")

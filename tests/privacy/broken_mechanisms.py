@@ -394,13 +394,13 @@ def shares_not_split(replace: Replace) -> None:
 def one_leaf_pays(replace: Replace) -> None:
     """Of the partitions that a request reads, one pays."""
     planner = _planner()
-    sound = planner._scope
+    sound = planner.scope_of
 
     def scope(request: Any) -> Any:
         found = sound(request)
         return Leaves(found.relation, frozenset([min(found.leaves)])) if isinstance(found, Leaves) else found
 
-    replace(planner, "_scope", scope)
+    replace(planner, "scope_of", scope)
 
 
 def reads_beyond_its_leaves(replace: Replace) -> None:

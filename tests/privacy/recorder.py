@@ -19,6 +19,7 @@ from typing import Any
 from pg_epsilon import entry, noise
 from pg_epsilon.accounting.margins import gaussian_scale, laplace_scale
 from pg_epsilon.engine import ready
+from pg_epsilon.query import attributes
 
 Number = int | Fraction | Decimal
 LOUD = frozenset({"debug", "log", "info", "notice", "warning", "error", "fatal"})
@@ -236,7 +237,8 @@ def forget() -> None:
     """What the backend keeps between calls: a fresh backend must see the same (an answer's path is public)."""
     entry.planning.forget()
     entry.catalog._limits = None
-    for kept in (entry._plans, entry._pending, ready._facts, entry.catalog._policies):
+    vars(entry.families).pop("engine", None)
+    for kept in (entry._plans, entry._pending, ready._facts, entry.catalog._policies, attributes._known):
         kept.clear()
 
 

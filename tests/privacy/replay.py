@@ -80,7 +80,7 @@ class Session:
 
 
 # Of what the plan of a question about a stored release says.
-STORED = '"path": "stored release"'
+STORED = '"path": "stored release"', '"path": "family"'
 
 
 def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Question, str]]:
@@ -144,7 +144,9 @@ def run(
             session.steps.append(
                 Step(
                     question,
-                    timeless(forecast, clock if STORED in forecast else ()),  # when that was is told
+                    timeless(
+                        forecast, clock if any(path in forecast for path in STORED) else ()
+                    ),  # when that was is told
                     timeless(json.dumps(reply, sort_keys=True), clock),
                     found["draws"],
                     [

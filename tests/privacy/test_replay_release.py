@@ -6,6 +6,7 @@ Deterministic: the outputs on D are frozen on each neighbour, so the false-alarm
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -22,7 +23,8 @@ SIGNED = "CASE WHEN insured THEN age ELSE 0 - age END"
 
 
 def asked_of(query: str, grid: str, budget: str) -> str:
-    return f"dp_release_numeric('family', $q${query}$q$, $g${grid}$g$, {budget})"
+    name = f"f{zlib.crc32(query.encode())}"  # one name, one query
+    return f"dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g$, {budget})"
 
 
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
@@ -35,6 +37,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.unpaid WHERE stage = $1", "{red}", "epsilon => 1")),
+        (A, "family", "dp_sum('audit.pay', 'age', $q$stage <> 'red' AND insured$q$, epsilon => 0.1)"),
         (A, "DP005", asked_of("SELECT sum(age) FROM audit.pay WHERE day >= $1", "{2024-01-09}", "epsilon => 1")),
         (A, "DP004", asked_of("SELECT sum(score) FROM audit.pay WHERE stage = $1", "{red}", "epsilon => 1")),
         (A, "DP001", asked_of("SELECT sum(age) FROM audit.pay WHERE ward = $1", "{north}", "epsilon => 50")),

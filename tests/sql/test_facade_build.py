@@ -394,7 +394,16 @@ def test_the_relations_that_the_rewriter_sees(facade_cluster: FacadeCluster) -> 
         ("clinic", "region"): "public",
         **{
             ("dp", name): "catalog"
-            for name in ("budget", "cache_status", "last_answer", "published", "spending", "strategies", "turbo")
+            for name in (
+                "budget",
+                "cache_status",
+                "families",
+                "last_answer",
+                "published",
+                "spending",
+                "strategies",
+                "turbo",
+            )
         },
     }
     with facade_cluster.psycopg("facade") as root:

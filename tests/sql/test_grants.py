@@ -71,6 +71,7 @@ ANALYSTS = {
     "_published",
     "_cache_status",
     "_strategies",
+    "_families",
     "_turbo_views",
     *(name + suffix for name in CALLS for suffix in ("", "_request", "_result")),
 }
@@ -180,7 +181,7 @@ def test_entry_functions_pin_what_would_speak(cluster: Cluster) -> None:
     assert set(pinned) <= set(config)
 
 
-VIEWS = ["budget", "cache_status", "last_answer", "published", "spending", "strategies", "turbo"]
+VIEWS = ["budget", "cache_status", "families", "last_answer", "published", "spending", "strategies", "turbo"]
 
 
 @pytest.mark.parametrize(

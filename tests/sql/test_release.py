@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -41,7 +42,8 @@ def alice(cluster: Cluster) -> Iterator[Connection]:
         yield conn
 
 
-def family(conn: Connection, query: str, grid: str, more: str = SHARP, name: str = "some") -> list[Row]:
+def family(conn: Connection, query: str, grid: str, more: str = SHARP, name: str | None = None) -> list[Row]:
+    name = f"f{zlib.crc32(query.encode())}" if name is None else name  # one name, one query
     call = f"dp.dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g${', ' if more else ''}{more})"
     return conn.execute(f"SELECT * FROM {call}").fetchall()
 

@@ -40,7 +40,6 @@ _NEAR = (
 )
 _IS_MEMBER = "SELECT $3 = ANY (members) AS found FROM dp.family WHERE dataset = $1 AND name = $2"
 _RAW = "SELECT (answer -> 'raw' -> 0)::text AS raw FROM dp.release WHERE request_id = $1"
-_cells: dict[str, npt.NDArray[np.float64]] = {}
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class Registry:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
+        self._cells: dict[str, npt.NDArray[np.float64]] = {}
 
     def check(self, request: Request, who: str) -> None:
         """DP005 where the name of a family that is to be released is another one's, or one too many."""
@@ -128,12 +128,12 @@ class Registry:
 
     def cells(self, request_id: str) -> npt.NDArray[np.float64]:
         """The released integers; a backend remembers some."""
-        if request_id not in _cells:
+        if request_id not in self._cells:
             found = np.array(json.loads(self._execute(_RAW, ["uuid"], [request_id])[0]["raw"]), np.float64)
-            while _cells and sum(map(len, _cells.values())) + len(found) > _KEPT:
-                _cells.pop(next(iter(_cells)))
-            _cells[request_id] = found
-        return _cells[request_id]
+            while self._cells and sum(map(len, self._cells.values())) + len(found) > _KEPT:
+                self._cells.pop(next(iter(self._cells)))
+            self._cells[request_id] = found
+        return self._cells[request_id]
 
 
 def _plain(value: Any) -> Any:

@@ -64,6 +64,8 @@ def served(
     facts: Mapping[str, Any], cells: npt.NDArray[np.float64], member: Member, queries: int | None, miss: float
 ) -> Served:
     """One aggregate's answer from the released integers. miss: of all bars that hold together."""
+    if not member.classes:
+        return Served(member, Answer(0.0, 0.0, 0.0, 0.0, False), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
     own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain
