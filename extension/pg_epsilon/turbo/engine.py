@@ -17,6 +17,7 @@ from pg_epsilon.engine.ready import check_ready
 from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.mechanisms.task import Answerer, PaidFor
+from pg_epsilon.mechanisms.told import keep
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.policy import Policy
@@ -28,7 +29,6 @@ from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.catalog import TurboCatalog, View
 from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.dry import AutoPlanBooks, PlanBooks, Planned, Still
-from pg_epsilon.turbo.kept import keep
 from pg_epsilon.turbo.payer import Payer, total
 from pg_epsilon.turbo.request import Asked, asked, declared, fits
 from pg_epsilon.turbo.settings import is_auto, view_of
@@ -169,6 +169,7 @@ class TurboEngine(Answerer):
                     self._execute,
                     request_id,
                     presentation(request, view, question, cells, paths),
+                    mechanism="turbo",
                     who=who,
                     dataset=request.policy.dataset.name,
                     as_of=as_of(view, question),

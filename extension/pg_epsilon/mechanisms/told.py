@@ -1,4 +1,4 @@
-"""Grouped answers of a view, kept so that they can be compared and shown again (dpxplain.md §0, composition.md §8).
+"""Grouped answers that follow from other releases, kept to be compared and shown again (dpxplain.md §0).
 
 What was told is post-processing of what was paid for, so keeping it costs nothing. An answer that
 nothing was paid for, and that is word for word one that the asker was told before, is that one: a
@@ -19,7 +19,7 @@ _KNOWN = "SELECT request_id::text FROM dp.told WHERE digest = $1 AND who = $2 AN
 # is what counts.
 _KEEP = (
     "INSERT INTO dp.told (request_id, who, dataset, mechanism, digest, as_of, request, presentation)"
-    " VALUES ($1, $2, $3, 'turbo', $4, $5, $6, $7) ON CONFLICT (request_id) DO UPDATE SET digest = EXCLUDED.digest,"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (request_id) DO UPDATE SET digest = EXCLUDED.digest,"
     " as_of = EXCLUDED.as_of, at = clock_timestamp(), presentation = EXCLUDED.presentation"
 )
 
@@ -29,6 +29,7 @@ def keep(
     request_id: str,
     presentation: Mapping[str, Any],
     *,
+    mechanism: str,
     who: str,
     dataset: str,
     as_of: str,
@@ -48,7 +49,7 @@ def keep(
         return str(known[0]["request_id"])
     execute(
         _KEEP,
-        ["uuid", "name", "text", "bytea", "timestamptz", "jsonb", "jsonb"],
-        [request_id, who, dataset, digest, as_of, json.dumps(document), shown],
+        ["uuid", "name", "text", "text", "bytea", "timestamptz", "jsonb", "jsonb"],
+        [request_id, who, dataset, mechanism, digest, as_of, json.dumps(document), shown],
     )
     return request_id
