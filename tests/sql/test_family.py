@@ -58,7 +58,15 @@ def release(conn: Connection, name: str, query: str, grid: str, epsilon: float) 
 
 def asked(conn: Connection, relation: str, where: str | None, *aggregates: str) -> list[tuple[float, float, float]]:
     """(value, low, high) of each aggregate of one block."""
+    return grouped(conn, relation, where, [], *aggregates)[()]
+
+
+def grouped(
+    conn: Connection, relation: str, where: str | None, keys: list[str], *aggregates: str
+) -> dict[tuple[str | None, ...], list[tuple[float, float, float]]]:
+    """The same of each group."""
     document = {
+        "keys": keys,
         "version": 1,
         "from": {"schema": "public", "name": relation},
         "where": where,
@@ -68,8 +76,11 @@ def asked(conn: Connection, relation: str, where: str | None, *aggregates: str) 
     }
     settings = one(conn, "SELECT dp.session_settings()")
     answer = one(conn, "SELECT dp.dp_query(%s)", json.dumps({**document, "settings": settings}))
-    values, bars = answer["rows"][0], answer["bars"][0]
-    return [(float(v), float(bar[0]), float(bar[1])) for v, bar in zip(values, bars, strict=True)]
+    n = len(keys)
+    return {
+        tuple(row[:n]): [(float(v), float(bar[0]), float(bar[1])) for v, bar in zip(row[n:], bars, strict=True)]
+        for row, bars in zip(answer["rows"], answer["bars"], strict=True)
+    }
 
 
 def exact(cluster: Cluster, sql: str) -> float:
@@ -108,6 +119,43 @@ def test_a_question_about_classes_is_free_and_its_bar_holds(cluster: Cluster, al
     true = exact(cluster, f"SELECT {plain} FROM {relation} WHERE ({where or 'true'}){more}")
     assert low <= true <= high, (value, low, true, high)
     assert abs(value - true) <= max(high - low, 1)
+
+
+GROUPED = {
+    "a column": ("age < 40", ["age"], "SELECT age::text, sum(loss), count(*) FROM adult WHERE age BETWEEN 17 AND 39"),
+    "an expression": (
+        "age <> 50",
+        ["age / 10"],
+        "SELECT (age / 10)::text, sum(loss), count(*) FROM adult WHERE age BETWEEN 17 AND 90 AND age <> 50",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_are_free_and_can_be_compared(cluster: Cluster, alice: Connection, name: str) -> None:
+    where, keys, sql = GROUPED[name]
+    with no_charge(cluster):
+        found = grouped(alice, "adult", where, keys, "sum(loss)", "count(*)")
+        assert one(alice, "SELECT path FROM dp.last_answer") == "family"
+        with cluster.connect("boss") as boss:
+            true = {row[0]: row[1:] for row in boss.execute(f"{sql} GROUP BY 1")}
+        assert true.keys() <= {key for (key,) in found}
+        for (key,), row in found.items():
+            for (_, low, high), exact in zip(row, true.get(key or "", (0, 0)), strict=True):
+                assert low <= exact <= high, (key, row, exact)
+        first, second = sorted(true)[:2]
+        reply = alice.execute("SELECT * FROM dp.dp_compare(%s, %s, aggregate => 2)", (first, second)).fetchall()
+        assert len(reply) == 1
+
+
+def test_groups_of_two_columns_with_null(cluster: Cluster, alice: Connection) -> None:
+    with no_charge(cluster):
+        found = grouped(alice, "adult", "rate >= 2.5", ["edu", "edu = 'hs'"], "count(*)")
+    with cluster.connect("boss") as boss:
+        true = dict(boss.execute("SELECT edu, count(*) FROM adult WHERE rate >= 2.5 GROUP BY 1").fetchall())
+    own = {key[0]: row[0] for key, row in found.items() if row[0] != (0, 0, 0)}
+    assert set(own) == {"hs", "ba", 'm"a', None}
+    assert all(low <= true[key] <= high for key, (_, low, high) in own.items())
 
 
 def test_aggregates_of_one_statement_are_answered_together(cluster: Cluster, alice: Connection) -> None:

@@ -95,7 +95,7 @@ class Families(Answerer):
         return FamilyEngine(self._execute, self._texts, self._left)
 
     def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
-        return self.engine.reply(request, request_id, who) if self._concerns(request) else None
+        return self.engine.reply(request, request_id, who, sent) if self._concerns(request) else None
 
     def plan(self, request: Request, who: str) -> dict[str, Any] | None:
         return self.engine.plan(request, who) if self._concerns(request) else None
@@ -112,7 +112,7 @@ class Families(Answerer):
         """Whether there may be anything to do: one query, which most questions do not pass."""
         if "release" in request.kinds:
             return True
-        if request.kinds or request.keys or request.fresh or request.mechanism != "auto":
+        if request.kinds or request.fresh or request.mechanism != "auto":
             return False
         of = [request.policy.dataset.name, request.policy.relation_key]
         return bool(self._execute(_HAS_FAMILY, ["text", "text"], of)[0]["found"])

@@ -9,13 +9,14 @@ from typing import Any
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.ledger import Execute
 from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.mechanisms.told import keep
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.members import ITSELF, Member, members
+from pg_epsilon.release.members import ITSELF, Member, Table, members
 from pg_epsilon.release.registry import Published, Registry
-from pg_epsilon.release.served import Origin, deviation, document, is_candidate, notice, served
+from pg_epsilon.release.served import Origin, deviation, document, is_candidate, notice, presentation, served
 
 Left = Callable[[Request, str], tuple[str, Mapping[str, str]]]
 
@@ -27,11 +28,12 @@ class FamilyEngine:
     """
 
     def __init__(self, execute: Execute, texts: Texts, left: Left) -> None:
+        self._execute = execute
         self._registry = Registry(execute)
         self._texts = texts
         self._left = left
 
-    def reply(self, request: Request, request_id: str, who: str) -> dict[str, Any] | None:
+    def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer document; None where no family is about it. Of a release: DP005 for a name that is taken."""
         if "release" in request.kinds:
             self._registry.check(request, who)
@@ -41,8 +43,23 @@ class FamilyEngine:
             return None
         family, found = chosen
         cells, miss = self._registry.cells(family.request_id), float(1 - request.confidence)
-        answers = [served(family.facts, cells, one, self._together(request, family, one), miss) for one in found]
-        return document(request, answers, self._origin(request, family, who), request_id)
+        queries = self._together(request, family, found)
+        answers = [[served(family.facts, cells, one, queries, miss) for one in row] for row in found]
+        origin = self._origin(request, family, who)
+        if request.keys:
+            request_id = keep(
+                self._execute,
+                request_id,
+                presentation(request, answers, origin),
+                mechanism=f"family {family.name}",
+                who=who,
+                dataset=request.policy.dataset.name,
+                as_of=family.as_of,
+                canonical=request.canonical(),
+                document=sent,
+                paid=False,
+            )
+        return document(request, answers, origin, request_id)
 
     def plan(self, request: Request, who: str) -> dict[str, Any] | None:
         """What dp_plan says of `reply`: the same, without a value."""
@@ -54,7 +71,7 @@ class FamilyEngine:
             return None
         family, found = chosen
         info = notice(request, found, [], self._origin(request, family, who))
-        rmse = [float(f"{deviation(family.facts, one):.4g}") for one in found]
+        rmse = [float(f"{max(each):.4g}") for each in zip(*_deviations(family, found), strict=True)]
         return {**info, "unbiased_rmse": rmse, "charge": {"worst": {}, "best": {}}}
 
     def why_not(self, request: Request) -> str | None:
@@ -74,7 +91,7 @@ class FamilyEngine:
         if isinstance(measure, Cells):
             self._registry.enter(request, measure, charges, request_id, who)
 
-    def _chosen(self, request: Request, who: str) -> tuple[Published, tuple[Member, ...]] | None:
+    def _chosen(self, request: Request, who: str) -> tuple[Published, Table] | None:
         """The family with the least noise that is about the question, and its aggregates.
 
         Another analyst's only where its noise is at most that of what would be paid: nobody's answers get worse because
@@ -82,37 +99,45 @@ class FamilyEngine:
         """
         if not _fits(request):
             return None
-        best: tuple[float, Published, tuple[Member, ...]] | None = None
+        best: tuple[float, Published, Table] | None = None
         for family in self._registry.near(request, who):
             try:
                 found = members(request, family.facts, self._texts)
             except NotBins:
                 continue
-            noise = [deviation(family.facts, one) for one in found]
-            fit = zip(noise, found, strict=True)
+            worst = [max(each) for each in zip(*_deviations(family, found), strict=True)]
+            fit = zip(worst, found[0], strict=True)
             if not family.own and any(value > _own_deviation(request, one) for value, one in fit):
                 continue
-            if best is None or noise[0] < best[0]:
-                best = noise[0], family, found
+            if best is None or worst[0] < best[0]:
+                best = worst[0], family, found
         return None if best is None else best[1:]
 
     def _origin(self, request: Request, family: Published, who: str) -> Origin:
         return Origin(family.name, family.as_of, *self._left(request, who))
 
-    def _together(self, request: Request, family: Published, member: Member) -> int | None:
-        """Of how many queries a member is one; None: of none, or of a grid that is not the asker's to know."""
-        number = is_candidate(member) if family.own else None
-        known = number is not None and self._registry.has_member(request, family.name, number)
+    def _together(self, request: Request, family: Published, found: Table) -> int | None:
+        """Of how many queries all members are some; None: they are not, or the grid is not the asker's to know."""
+        if not family.own:
+            return None
+        digests = {is_candidate(one) for row in found for one in row if one.classes}
+        numbers = [one for one in digests if one is not None]
+        known = len(numbers) == len(digests) and self._registry.has_members(request, family.name, sorted(numbers))
         return family.queries if known else None
 
 
+def _deviations(family: Published, found: Table) -> list[list[float]]:
+    """Of each group, of each aggregate: the noise of its unbiased answer."""
+    return [[deviation(family.facts, one) for one in row] for row in found]
+
+
 def _fits(request: Request) -> bool:
-    """Whether a question has the form of those that families answer: no groups, no accuracy, nothing of its own."""
+    """Whether a question has the form of those that families answer: no accuracy, nothing of its own."""
     return (
         request.budget.kind in ("epsilon", "rho")
         and len(request.source.relations) == 1
         and bool(request.aggregates)
-        and not (request.kinds or request.keys or request.fresh)
+        and not (request.kinds or request.fresh)
         and request.mechanism == "auto"
     )
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pg_epsilon.query.aggregates import COLUMN, ROWS, Aggregate
-from pg_epsilon.query.attributes import Attribute, NotBins, attribute, truth
+from pg_epsilon.query.attributes import Attribute, NotBins, attribute, key_of_bins, truth
+from pg_epsilon.query.domain import key_sql
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.release.ask import Family
 
 Bits = npt.NDArray[np.bool_]
+MOST_CELLS = 10_000  # groups times aggregates of one question
+MOST_BITS = 2**26  # the same times classes
 ITSELF, EVERY, PRESENT = "itself", "rows", "present"
 
 
@@ -54,10 +59,14 @@ def state(request: Request) -> dict[str, Any]:
     return {"policies": policies, "data_version": list(request.data_version)}
 
 
-def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> tuple[Member, ...]:
+Table = tuple[tuple[Member, ...], ...]
+"""Of each group, by its number, its aggregates as they were asked; of a question without keys one group."""
+
+
+def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     """The question's aggregates as sets of classes. NotBins, with the reason, where it is about anything else.
 
-    request: of one relation, without keys. facts: of a family of the same relation.
+    request: of one relation. facts: of a family of the same relation.
     """
     about = facts["question"]
     if request.source.sql != about["from"]:
@@ -73,8 +82,41 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> tuple[M
     attributes = [attribute(columns[name]) for name, _ in facts["classes"]]
     if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
         raise NotBins("its classes are declared otherwise now")
+    size = prod(len(one.keys) for one in attributes) * request.cells * len(request.aggregates)
+    if request.cells * len(request.aggregates) > MOST_CELLS or size > MOST_BITS:
+        raise NotBins("the question has too many groups")
     where = _all(rest, attributes, texts)
-    return tuple(_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates)
+    own = [_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates]
+    groups = _groups(request, attributes, texts)
+    return tuple(tuple(replace(one, bits=one.bits & group) for one in own) for group in groups)
+
+
+def _groups(request: Request, attributes: Sequence[Attribute], texts: Texts) -> list[Bits]:
+    """The classes of each group, in the order of the declared keys."""
+    sizes = [len(one.keys) for one in attributes]
+    keys = []
+    for key in request.keys:
+        places, found = _key(key.sql, request, attributes, texts)
+        shape = [size if place in places else 1 for place, size in enumerate(sizes)]
+        keys.append([np.array([text == value for text in found]).reshape(shape) for value in key.domain])
+    groups = []
+    for group in product(*keys):
+        bits = np.ones(sizes, bool)
+        for one in group:
+            bits = bits & one
+        groups.append(bits)
+    return groups
+
+
+def _key(
+    sql: str, request: Request, attributes: Sequence[Attribute], texts: Texts
+) -> tuple[tuple[int, ...], Sequence[str | None]]:
+    """(The attributes that a group key reads, its value on each of their classes)."""
+    columns = request.policy.relation.columns
+    for place, one in enumerate(attributes):
+        if sql == key_sql(columns[one.name]):
+            return (place,), one.keys
+    return key_of_bins(sql, attributes, texts)
 
 
 def _member(

@@ -38,7 +38,7 @@ _NEAR = (
     " r.as_of::timestamptz(0)::text AS as_of FROM dp.family f JOIN dp.release r USING (request_id)"
     " WHERE f.dataset = $1 AND f.relation_key = $2 ORDER BY f.at DESC LIMIT 100"
 )
-_IS_MEMBER = "SELECT $3 = ANY (members) AS found FROM dp.family WHERE dataset = $1 AND name = $2"
+_ARE_MEMBERS = "SELECT $3 <@ members AS found FROM dp.family WHERE dataset = $1 AND name = $2"
 _RAW = "SELECT (answer -> 'raw' -> 0)::text AS raw FROM dp.release WHERE request_id = $1"
 
 
@@ -121,10 +121,10 @@ class Registry:
             for one in self._execute(_NEAR, ["text", "text", "text"], of)
         ]
 
-    def has_member(self, request: Request, name: str, number: int) -> bool:
-        """Whether a set of classes, by its digest, is that of a query of the family's grid."""
-        args = [request.policy.dataset.name, name, number]
-        return bool(self._execute(_IS_MEMBER, ["text", "text", "int8"], args)[0]["found"])
+    def has_members(self, request: Request, name: str, numbers: Sequence[int]) -> bool:
+        """Whether sets of classes, by their digests, are those of queries of the family's grid, all of them."""
+        args = [request.policy.dataset.name, name, list(numbers)]
+        return bool(self._execute(_ARE_MEMBERS, ["text", "text", "int8[]"], args)[0]["found"])
 
     def cells(self, request_id: str) -> npt.NDArray[np.float64]:
         """The released integers; a backend remembers some."""

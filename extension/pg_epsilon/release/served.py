@@ -18,14 +18,15 @@ import numpy.typing as npt
 from pg_epsilon.accounting.words import notice_text
 from pg_epsilon.decimals import plain
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, digits_of, text
+from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
+from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.everywhere import Everywhere
-from pg_epsilon.release.members import EVERY, ITSELF, Member, digest
+from pg_epsilon.release.members import EVERY, ITSELF, Member, Table, digest
 
 OUTSIDE = "rows of no declared class are left out"
-BELOW = "below resolution: no rows can be told from noise, and the answer is 0"
 
 
 @dataclass(frozen=True)
@@ -88,52 +89,99 @@ def is_candidate(member: Member) -> int | None:
     return digest(member.bits) if member.way == ITSELF else None
 
 
-def document(request: Request, found: Sequence[Served], origin: Origin, request_id: str) -> dict[str, Any]:
-    """The answer document (docs/internals.md §1) of a question without groups."""
+Answers = Sequence[Sequence[Served]]
+"""Of each group, by its number, one answer for each aggregate."""
+
+
+def document(request: Request, found: Answers, origin: Origin, request_id: str) -> dict[str, Any]:
+    """The answer document (docs/internals.md §1). request_id: under which a grouped answer is kept."""
+    names = [key.domain for key in request.keys]
+    order, labels = reading_order(names, request.places), groups(names)
+    n, m = len(request.places), len(request.aggregates)
+    rows = [
+        [*(labels[number][place] for place in request.places), *(_value(one) for one in found[number])]
+        for number in order
+    ]
     return {
         "request_id": request_id,
-        "keys": 0,
-        "columns": [f"a{i}" for i in range(1, len(found) + 1)],
-        "names": [one.name for one in request.aggregates],
-        "rows": [[_shown(one.answer.answer, one.member) for one in found]],
-        **({"bars": [[_bar(one) for one in found]]} if request.bars else {}),
-        "notice": notice(request, [one.member for one in found], found, origin),
+        **({"release": text_of(request_id, request.places, request.numbers)} if n else {}),
+        "keys": n,
+        "columns": [f"k{i}" for i in range(1, n + 1)] + [f"a{i}" for i in range(1, m + 1)],
+        "names": [request.keys[place].name for place in request.places] + [one.name for one in request.aggregates],
+        "rows": rows,
+        **({"bars": [[_bar(one) for one in found[number]] for number in order]} if request.bars else {}),
+        "notice": notice(request, tuple(tuple(one.member for one in row) for row in found), found, origin),
     }
 
 
-def notice(request: Request, members: Sequence[Member], found: Sequence[Served], origin: Origin) -> dict[str, Any]:
-    """What may be said of the answer; no released value is in it, but that there was nothing to be told from noise.
+def presentation(request: Request, found: Answers, origin: Origin) -> dict[str, Any]:
+    """What `answer.again` and a comparison need of a grouped answer, as JSON (docs/internals.md §1)."""
+    return {
+        "kind": "block",
+        "call": request.call,
+        "confidence": plain(request.confidence),
+        "keys": [[key.name, key.domain] for key in request.keys],
+        "order": request.places,
+        "aggregates": request.numbers,
+        "names": [one.name for one in request.aggregates],
+        "values": [[_value(one) for one in row] for row in found],
+        "bars": [[_bar(one) for one in row] for row in found],
+        "uniform": True,
+        "facts": {"family": {"name": origin.name}, "warnings": [OUTSIDE]},
+    }
+
+
+def notice(request: Request, members: Table, found: Answers, origin: Origin) -> dict[str, Any]:
+    """What may be said of the answer; no released value is in it, but where there was nothing to be told from noise.
 
     found: the answers; none in a plan.
     """
-    below = [one.member.aggregate.name for one in found if one.answer.below_resolution]
+    below = _below(request, found)
     together = {
         f"bars hold at once for the {one.queries} queries of its grid"
         if one.queries is not None
         else "bars hold at once for every set of its classes"
-        for one in found
+        for row in found
+        for one in row
     }
+    names, mechanism = [one.name for one in request.aggregates], f"family {origin.name}"
+    classes = [sum(row[place].classes for row in members) for place in range(len(names))]
     info: dict[str, Any] = {
         "call": request.call,
         "relation": request.source.shape,
         "where": request.predicate,
-        "keys": [],
-        "groups": None,
+        "keys": [request.keys[place].name for place in request.places],
+        "groups": request.cells if request.keys else None,
         "path": "family",
-        "mechanism": f"family {origin.name}",
+        "mechanism": mechanism,
         "charge": {},
         "accounts": origin.accounts,
         "confidence": plain(request.confidence),
         "grade": "uniform",
         "left": dict(origin.left),
         "as_of": origin.as_of,
-        "warnings": [*([f"{', '.join(below)}: {BELOW}"] if below else []), OUTSIDE],
-        "aggregates": [{"aggregate": one.aggregate.name, "mechanism": f"family {origin.name}"} for one in members],
-        "family": {"name": origin.name, "classes": [one.classes for one in members], "below_resolution": below},
+        "warnings": [*below.values(), OUTSIDE],
+        "aggregates": [{"aggregate": name, "mechanism": mechanism} for name in names],
+        "family": {"name": origin.name, "classes": classes, "below_resolution": list(below)},
     }
     own = "SET dp.mechanism = 'laplace' pays for an answer of its own"
     info["text"] = notice_text(info, [*sorted(together), own])
     return info
+
+
+def _below(request: Request, found: Answers) -> dict[str, str]:
+    """Aggregate → in words, where its rows cannot be told from noise."""
+    told: dict[str, str] = {}
+    for place, aggregate in enumerate(request.aggregates):
+        many = sum(row[place].answer.below_resolution for row in found)
+        if many:
+            where = f"in {many} of {len(found)} groups " if request.keys else ""
+            told[aggregate.name] = f"{aggregate.name} {where}is below resolution: no rows can be told from noise"
+    return told
+
+
+def _value(one: Served) -> str:
+    return _shown(one.answer.answer, one.member)
 
 
 def _steps(facts: Mapping[str, Any]) -> npt.NDArray[np.float64] | None:
