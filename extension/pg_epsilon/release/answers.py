@@ -140,7 +140,7 @@ def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[An
     for number, (own, classes) in enumerate(zip(place, mine.classes, strict=True)):
         weights = np.minimum(steps, steps[own - 1]) if own else np.zeros(0)
         top = float(cut[number, -1])
-        rounding = _rounding(mine.cells[number, -len(steps) :], steps, int(classes), noise)
+        rounding = rounding_of(mine.cells[number, -len(steps) :], steps, int(classes), noise)
         answer = float(cut[number, own])
         low = answer - _reach(noise, tuple(weights), int(classes), miss / (len(steps) + 1))
         high = top + _reach(noise, tuple(steps), int(classes), miss) + rounding
@@ -148,7 +148,7 @@ def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[An
     return found
 
 
-def _rounding(cells: Array, steps: Array, classes: int, noise: Noise) -> float:
+def rounding_of(cells: Array, steps: Array, classes: int, noise: Noise) -> float:
     """What masses that were rounded down may lack: a grain of each row's step (§0.0, "Masses")."""
     rows = np.maximum(cells, 0) + SURE * noise.deviation * math.sqrt(max(classes, 1))
     return float(noise.grain * (steps @ rows))

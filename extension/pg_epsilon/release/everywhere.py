@@ -39,15 +39,19 @@ class Everywhere(Noise):
         """
         if not weights.size or not times:
             return 0.0
-        each = miss / self.classes
+        each = math.log(miss / self.classes)
         sets = _log_choose(self.classes, times)
-        narrow = each * math.exp(-sets) if sets < -math.log(1e-300) else 0.0
-        own = (
-            super().reach(weights, narrow, times)
-            if narrow >= EXACT
-            else self._bound(weights, math.log(each) - sets, times, one=True)
-        )
-        return min(own, self._bound(weights, math.log(each), self.classes, one=False))
+        one = self._bound(weights, each - sets, times, one=True)
+        if each - sets >= math.log(EXACT):
+            one = min(one, super().reach(weights, math.exp(each - sets), times))
+        return min(one, self._bound(weights, each, self.classes, one=False))
+
+    def each(self, weights: Array, miss: float, times: int) -> float:
+        """The same where every set has weights of its own, these: the union bound alone. A norm of the weights."""
+        if not weights.size or not times:
+            return 0.0
+        sets = math.log(miss / self.classes) - _log_choose(self.classes, times)
+        return self._bound(weights, sets, times, one=True)
 
     def _bound(self, weights: Array, log_miss: float, times: int, *, one: bool) -> float:
         """Chernoff's bound at exp(log_miss), of both ends: of one set's sum; or of the sum of what is above 0."""

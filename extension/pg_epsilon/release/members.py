@@ -25,14 +25,17 @@ from pg_epsilon.release.ask import Family
 
 Bits = npt.NDArray[np.bool_]
 MOST_CELLS = 10_000  # groups times aggregates of one question
+MOST_AVERAGES = 1_000  # whose bars take some twenty milliseconds each
 MOST_BITS = 2**26  # the same times classes
-ITSELF, EVERY, PRESENT = "itself", "rows", "present"
+ITSELF, EVERY, PRESENT, AVERAGE = "itself", "rows", "present", "average"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One aggregate of a question. way: the family's own aggregate, all rows, or those with a value; bits: its classes,
-    an array over the axes."""
+    """One aggregate of a question.
+
+    way: the family's own aggregate, all rows, those with a value, or their average. bits: its classes, over the axes.
+    """
 
     aggregate: Aggregate
     way: str
@@ -82,6 +85,8 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     attributes = [attribute(columns[name]) for name, _ in facts["classes"]]
     if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
         raise NotBins("its classes are declared otherwise now")
+    if len(request.aggregates) * request.cells > MOST_AVERAGES and any(a.function == "avg" for a in request.aggregates):
+        raise NotBins("the question has too many averages")
     size = prod(len(one.keys) for one in attributes) * request.cells * len(request.aggregates)
     if request.cells * len(request.aggregates) > MOST_CELLS or size > MOST_BITS:
         raise NotBins("the question has too many groups")
@@ -124,6 +129,8 @@ def _member(
 ) -> Member:
     bits = where if aggregate.filter is None else where & _all([aggregate.filter], attributes, texts)
     asked = replace(aggregate, filter=None).canonical()
+    if aggregate.function == "avg" and asked == {("avg" if key == "sum" else key): value for key, value in own.items()}:
+        return Member(aggregate, AVERAGE, bits)
     plain = aggregate.function == "count" and not aggregate.parameters.canonical()
     if asked == dict(own):
         return Member(aggregate, ITSELF, bits)

@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from pg_epsilon.accounting.words import notice_text
 from pg_epsilon.decimals import plain
-from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, digits_of, text
+from pg_epsilon.mechanisms.estimators import EXTRA_DIGITS, UNKNOWN, Bar, digits_of, text
 from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
 from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
+from pg_epsilon.release.averages import average
 from pg_epsilon.release.everywhere import Everywhere
-from pg_epsilon.release.members import EVERY, ITSELF, Member, Table, digest
+from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest
 
 OUTSIDE = "rows of no declared class are left out"
 
@@ -56,7 +57,7 @@ def noise_of(facts: Mapping[str, Any]) -> Noise:
 def deviation(facts: Mapping[str, Any], member: Member) -> float:
     """The standard deviation of the member's unbiased answer: what it may be compared with others by."""
     steps = _steps(facts)
-    sums = member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]
+    sums = member.way in (ITSELF, AVERAGE) and steps is not None and "sum" in facts["question"]["aggregate"]
     weights = steps if sums and steps is not None else np.ones(len(facts["values"]))
     return noise_of(facts).deviation * math.sqrt(member.classes * float(np.square(weights).sum()))
 
@@ -75,6 +76,11 @@ def served(
     else:
         bars = noise, miss / queries
     many = np.array([member.classes])
+    if member.way == AVERAGE and steps is not None and member.aggregate.lattice is not None:
+        lattice = member.aggregate.lattice
+        ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
+        one = average(own[0, : len(steps)], steps, member.classes, noise, member.bits.size, miss, ends)
+        return Served(member, one, None)
     if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
         (found,) = summed(Sums(own[:, : len(steps)], many), steps.tolist(), *bars)
     else:
@@ -180,7 +186,10 @@ def _below(request: Request, found: Answers) -> dict[str, str]:
     return told
 
 
-def _value(one: Served) -> str:
+def _value(one: Served) -> str | None:
+    """Of no class there is no average, as in SQL."""
+    if one.member.way == AVERAGE and not one.member.classes:
+        return None
     return _shown(one.answer.answer, one.member)
 
 
@@ -192,7 +201,7 @@ def _steps(facts: Mapping[str, Any]) -> npt.NDArray[np.float64] | None:
 
 
 def _bar(one: Served) -> Bar:
-    if one.member.way == ITSELF and not math.isfinite(one.answer.high - one.answer.low):
+    if _value(one) is None or not math.isfinite(one.answer.high - one.answer.low):
         return UNKNOWN
     low, high = (_shown(end, one.member, up) for end, up in ((one.answer.low, -1), (one.answer.high, 1)))
     return low, high, None
@@ -201,6 +210,9 @@ def _bar(one: Served) -> Bar:
 def _shown(value: float, member: Member, up: int = 0) -> str:
     """As the aggregate's type has it: of a bar's end the next one outwards."""
     lattice = member.aggregate.lattice
+    if member.way == AVERAGE and lattice is not None:
+        digits = min(digits_of(lattice.step) + EXTRA_DIGITS, 18)
+        return text(Fraction(math.nextafter(value, up * math.inf) if up else value), digits)
     if member.aggregate.function == "count" or lattice is None or lattice.whole:
         whole = round(value) if not up else math.floor(value) if up < 0 else math.ceil(value)
         return str(min(max(whole, LATTICE_MIN), LATTICE_MAX))

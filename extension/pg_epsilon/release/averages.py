@@ -1,0 +1,60 @@
+"""Averages over sets of a release's classes: post-processing (numeric-release.md §0.0, better-answers.md 2.2).
+
+The average theta is S / C, and S - theta C = 0, so that what the noisy cells give for it is noise alone, the sum of
+(y - theta) Z over the set's cells. The bar is every theta whose value that noise could be. Chernoff's bound on it is a
+norm of the weights (it is the least of a perspective of a convex function), hence convex in theta: what is refused
+above the bar is refused everywhere between, and two ends are found by halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pg_epsilon.release.answers import Answer, Noise, Sums, rounding_of, summed
+from pg_epsilon.release.everywhere import Everywhere
+
+Array = npt.NDArray[np.float64]
+_HALVINGS = 16
+
+
+def average(
+    cells: Array, steps: Array, classes: int, noise: Noise, of: int, miss: float, ends: tuple[float, float]
+) -> Answer:
+    """One set's average, its bar with those of all sets at once.
+
+    cells: noisy rows at each step, of the set's classes together; of: how many classes the release has; ends: between
+    which all values are. unbiased: the quotient of the unbiased sum and count, which is not unbiased itself.
+    """
+    low, high = ends
+    total, count = float(cells @ steps), float(cells.sum())
+    (cut,) = summed(Sums(cells[None, :], np.array([classes])), steps.tolist(), noise, 0.5)
+    own = Everywhere.of(noise, of)
+    lost = sum(
+        rounding_of(side[sign * steps > 0], np.abs(steps[sign * steps > 0]), classes, noise)
+        for sign, side in ((1, cells), (-1, cells))
+    )
+
+    def reach(theta: float) -> float:
+        return own.each(steps - theta, miss, classes) + lost
+
+    quotients = [min(max(one / max(count, 1.0), low), high) for one in (cut.answer, total)]
+    start = quotients[1]
+    above = _end(lambda theta: total - theta * count + reach(theta), start, high)
+    below = _end(lambda theta: theta * count - total + reach(theta), start, low)
+    return Answer(quotients[0], start, min(below, quotients[0]), max(above, quotients[0]), cut.below_resolution)
+
+
+def _end(room: Callable[[float], float], start: float, end: float) -> float:
+    """The bar's end between its middle and the last possible value: the nearest theta found that is refused, room < 0.
+
+    room: convex. The end itself where nothing is refused there, or not even the middle is accepted.
+    """
+    if room(end) >= 0 or room(start) < 0:
+        return end
+    for _ in range(_HALVINGS):
+        middle = (start + end) / 2
+        start, end = (start, middle) if room(middle) < 0 else (middle, end)
+    return end
