@@ -14,9 +14,9 @@ from fix_ledger import no_charge, refused
 from fix_stack import Stack, stack_at_work
 
 Connection = psycopg.Connection[Any]
-# Two dozen counts of up to four draws each, whose bars hold at SURE.
+# Two dozen counts of up to four draws each, and a family's answers, whose bars hold at SURE.
 SURE = "0.999999999"
-pytestmark = pytest.mark.chance(fix_chance.union(24 * 1e-9))
+pytestmark = pytest.mark.chance(fix_chance.union(30 * 1e-9))
 
 QUERY = "SELECT count(*) FROM people WHERE sex = $1"
 ASKED = f"dp_release_numeric('by_sex', $q${QUERY}$q$, '{{f,m,x}}', epsilon => 1)"
@@ -115,3 +115,25 @@ def test_plain_questions_about_its_classes_are_free(stack: Stack, alice: Connect
     assert "hold at once for every set of its classes" in said[1]
     with refused("42P01", hint=False):  # the table itself is shown to nobody
         alice.execute("SELECT * FROM dp.family")
+
+
+def test_groups_come_from_it_too(stack: Stack, alice: Connection) -> None:
+    """With labels, HAVING, ORDER BY and LIMIT over the released groups, as of any grouped answer."""
+    query = "SELECT sum(age) FROM people WHERE sex = $1 AND age < $2"
+    alice.execute(f"SELECT * FROM dp_release_numeric('ages', $q${query}$q$, '{{{{f,40}}}}', epsilon => 1)")
+    sql = """SELECT age / 10 AS decade, sum(age), avg(age) AS mean, dp_low(sum(age)), dp_high(sum(age)) FROM people
+      WHERE sex IN ('f', 'm') AND age BETWEEN 20 AND 59 GROUP BY 1 HAVING sum(age) > -1e9 ORDER BY decade DESC"""
+    with stack.cluster.connect() as root:
+        plain = sql.replace(", dp_low(sum(age)), dp_high(sum(age))", "")
+        true = {row[0]: row for row in root.execute(plain).fetchall()}
+    with no_charge(stack.cluster):
+        found = alice.execute(sql).fetchall()
+        decades = [row[0] for row in found]
+        assert decades == sorted(decades, reverse=True) and {2, 3, 4, 5} <= set(decades)
+        for decade, _, mean, low, high in found:
+            assert low <= (true[decade][1] if decade in true else 0) <= high
+            assert mean is None or 0 <= mean <= 120
+        (path,) = alice.execute("SELECT path FROM dp.last_answer").fetchone() or (None,)
+        assert path == "family"
+        (reply,) = alice.execute("SELECT verdict FROM dp_compare('2', '3', aggregate => 1)").fetchall()
+        assert reply[0] in ("yes", "cannot tell", "the other way round")

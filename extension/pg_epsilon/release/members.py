@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pg_epsilon.errors import DPError
 from pg_epsilon.query.aggregates import COLUMN, ROWS, Aggregate
 from pg_epsilon.query.attributes import Attribute, NotBins, attribute, key_of_bins, truth
 from pg_epsilon.query.domain import key_sql
@@ -81,8 +82,7 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
         if one not in rest:
             raise NotBins("its own conditions are not among those asked")
         rest.remove(one)
-    columns = request.policy.relation.columns
-    attributes = [attribute(columns[name]) for name, _ in facts["classes"]]
+    attributes = _attributes(request, facts)
     if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
         raise NotBins("its classes are declared otherwise now")
     if len(request.aggregates) * request.cells > MOST_AVERAGES and any(a.function == "avg" for a in request.aggregates):
@@ -94,6 +94,15 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     own = [_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates]
     groups = _groups(request, attributes, texts)
     return tuple(tuple(replace(one, bits=one.bits & group) for one in own) for group in groups)
+
+
+def _attributes(request: Request, facts: Mapping[str, Any]) -> list[Attribute]:
+    """The family's columns. NotBins for one on whose values conditions cannot be evaluated: a release needs less."""
+    columns = request.policy.relation.columns
+    try:
+        return [attribute(columns[name]) for name, _ in facts["classes"]]
+    except DPError as refused:
+        raise NotBins(f"conditions on its classes cannot be evaluated: {refused.message}") from None
 
 
 def _groups(request: Request, attributes: Sequence[Attribute], texts: Texts) -> list[Bits]:

@@ -9,7 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from pg_epsilon.errors import DPError
 from pg_epsilon.query.aggregates import ROWS, VALUE, Aggregate
+from pg_epsilon.query.attributes import NotBins
+from pg_epsilon.release import members as release_members
 from pg_epsilon.release.ask import Family, Masks
 from pg_epsilon.release.members import EVERY, ITSELF, PRESENT, Member, digest, digests
 from pg_epsilon.release.served import deviation, served
@@ -80,3 +83,15 @@ def test_no_class_is_zero_for_sure() -> None:
     member = Member(SUM, ITSELF, np.zeros(3, bool))
     found = served(FACTS, CELLS, member, None, 0.05).answer
     assert (found.answer, found.unbiased, found.low, found.high, found.below_resolution) == (0, 0, 0, 0, False)
+
+
+def test_a_column_that_cannot_be_evaluated_is_a_reason_and_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain question is paid for then, and not refused for what another release is made of."""
+
+    def refused(column: Any) -> Any:
+        raise DPError("DP005", "too many values", "Declare edges.")
+
+    monkeypatch.setattr(release_members, "attribute", refused)
+    columns = SimpleNamespace(relation=SimpleNamespace(columns={"x": None}))
+    with pytest.raises(NotBins, match="too many values"):
+        release_members._attributes(cast(Any, SimpleNamespace(policy=columns)), {"classes": [["x", ["1"]]]})
