@@ -193,10 +193,14 @@ def test_auto_takes_what_is_nearer(cluster: Cluster, alice: Connection) -> None:
     many = plan(f"k => 10, rho => 0.5, {FEW}")
     assert few["methods"]["cells"] > few["methods"]["one_shot"] and "method" not in few["explain"]
     assert many["methods"]["cells"] < many["methods"]["one_shot"] and many["explain"]["method"] == "cells"
+    assert (few["methods"]["taken"], many["methods"]["taken"]) == ("one_shot", "cells")
     assert "auto took one_shot" in few["text"] and "auto took cells" in many["text"]
     assert many["charge"]["worst"] == {"rho": "0.5"}
     said = plan(f"k => 10, epsilon => 1, {FEW}")
-    assert "methods" not in said and "auto took one_shot: method 'cells' does not fit" in said["text"]
+    assert (
+        said["methods"] == {"asked": "auto", "taken": "one_shot"}
+        and "auto took one_shot: method 'cells' does not fit" in said["text"]
+    )
     before = charges(cluster)
     explained(alice, f"'a', 'c', method => 'auto', k => 10, rho => 0.5, {FEW}")
     assert charges(cluster) == before + 1

@@ -44,10 +44,13 @@ def misses(comparison: Comparison, weights: Sequence[Fraction], predicates: int)
 
 
 def half_width(how: Marginals, comparison: Comparison, weights: Sequence[Fraction]) -> float:
-    """Half of the interval of the weighted sum of a predicate, in lattice units: a public fact
+    """Half of the interval of the weighted sum of a predicate, in lattice units: a public fact,
     before anything is drawn.
 
-    An influence is that sum times a share of rows, at most 1, which is known to a few rows too.
+    An influence is that sum times the share s of rows that are left of the smallest group. Of a
+    pair of counts its half is about s * this + (1 - s) * (what a number of rows and that of a group
+    are known to), because a sum is at most the largest group without the rows that are left of it:
+    at most 1.4 times this, and this for predicates that take few rows.
     """
     miss = misses(comparison, weights, len(how.space)).sums
     terms = [(weight, Cell(0, how.value_noise)) for weight in weights]

@@ -120,24 +120,29 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
     return facts, [*sentences, *_chosen(why), *([] if divisor else [NO_SHARE]), NO_CAUSE]
 
 
-def compared_methods(why: Why) -> dict[str, float] | None:
-    """Half of the interval of an influence by each method, if auto compared them: of a share, where one is told."""
-    if why.methods is None:
+def compared_methods(why: Why) -> dict[str, Any] | None:
+    """What auto took, and half of the interval of an influence by each method: of a share, where one is told; None:
+    auto was not asked for.
+    """
+    if why.method != "auto":
         return None
+    taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
     divisor = (_difference(why.comparison) or 1.0) / float(why.step)
-    return {name: float(f"{value / divisor:.4g}") for name, value in why.methods._asdict().items()}
+    known = {} if why.methods is None else why.methods._asdict()
+    return {"asked": "auto", "taken": taken, **{one: float(f"{half / divisor:.4g}") for one, half in known.items()}}
 
 
 def _chosen(why: Why) -> list[str]:
     """Why auto took the method that it took."""
     found = compared_methods(why)
-    if why.method != "auto":
-        return []
     if found is None:
+        return []
+    if why.methods is None:
         return ["auto took one_shot: method 'cells' does not fit this question (asked for by name, it says why)"]
-    taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
     of = "shares" if _difference(why.comparison) else "influences"
-    return [f"auto took {taken}: {of} to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot"]
+    return [
+        f"auto took {found['taken']}: {of} to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot"
+    ]
 
 
 def _facts(how: Explaining | Ranked, why: Why, half_width: float | None) -> dict[str, Any]:
