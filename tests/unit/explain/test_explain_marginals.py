@@ -96,6 +96,20 @@ def test_sums_are_two_integers() -> None:
     assert [one.cell.value for one in numbers.rows(0, 0)] == [2, 1]
 
 
+@pytest.mark.parametrize("bounds", [None, (-3, 2)], ids=str)
+def test_cells_that_the_statement_added_up_are_the_same(bounds: tuple[int, int] | None) -> None:
+    """Where there could be too many cells, it has a record for each predicate and group."""
+    of = how(space(2, up_to=True), bounds=bounds)
+    rows = some_rows(of, 50, seed=9)
+    records = []
+    for place, group in product(range(len(of.space)), range(of.groups)):
+        tests = [(NAMES.index(one.name), value) for one, value in of.space.values(place)]
+        held = [row[2] - of.low for row in rows if row[0] == group and all(row[1][at] == v for at, v in tests)]
+        records.append((place * of.groups + group, len(held), sum(held) if of.sums else 0))
+    added = np.array([one for one in records if one[1]], np.dtype(list(RECORD))).tobytes()
+    assert exact(added, replace(of, by_predicate=True)) == exact(packed(rows, of), of)
+
+
 SHAPES = [
     (most, up_to, bounds)
     for most, up_to in ((1, False), (2, False), (2, True), (3, False))
