@@ -21,9 +21,22 @@ ASKED = "SELECT sex, count(*) FROM people GROUP BY sex"
 WHY = "dp_explain_difference('f', 'x', k => 3, epsilon => 0.25)"
 
 
+# A dataset on which Gaussian noise has a price. Where people are many, they are old.
+CROWD = """
+CREATE TABLE crowd (id int PRIMARY KEY, district text, old boolean, flat boolean);
+INSERT INTO crowd SELECT i, CASE WHEN i <= 900 THEN 'a' WHEN i <= 1500 THEN 'b' ELSE 'c' END,
+  CASE WHEN i <= 900 THEN i % 4 > 0 ELSE i % 4 = 0 END, i % 2 = 0 FROM generate_series(1, 1700) i;
+CALL dp.create_dataset('crowd', unit => 'row', epsilon => 500, accountant => 'renyi', delta => 1e-6);
+CALL dp.protect('crowd', 'crowd', max_rows => 10000);
+CALL dp.describe_column('crowd', 'district', domain => '{a,b,c}', nullable => false);
+CALL dp.describe_column('crowd', 'old', nullable => false); CALL dp.describe_column('crowd', 'flat', nullable => false);
+CALL dp.publish('crowd'); CALL dp.allot('alice', 'crowd', epsilon => 500);
+"""
+
+
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with stack_at_work() as running:
+    with stack_at_work(lambda cluster: cluster.psql(CROWD, user="boss")) as running:
         yield running
 
 
@@ -139,3 +152,31 @@ def test_an_expression_of_groups(stack: Stack, alice: Connection) -> None:
         assert alice.execute(asked, [["f", "m", "x"], "o1 / (o1 + o3) - 0.1", 2, 0.25], binary=True).fetchall() == rows
         with refused("DP003", "compared, not explained"):
             alice.execute(f"SELECT * FROM {call.replace('o1 / (o1 + o3) - 0.1', 'exp(o1)')}")
+
+
+def test_one_release_for_every_pair(stack: Stack) -> None:
+    """Marginals are paid once, through the proxy too; EXPLAIN says which method auto takes."""
+    with stack.connect() as alice:
+        alice.execute("SET dp.rho = 10")
+        alice.execute("SELECT district, count(*) FROM crowd GROUP BY district")
+        call = "dp_explain_difference('a', 'c', k => 3, rho => 2, method => '{}')"
+        with no_charge(stack.cluster):
+            plans = [
+                "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call.format(method)}"))
+                for method in ("auto", "cells")
+            ]
+        assert '"taken": "one_shot"' in plans[0]  # of two columns with two values
+        assert '"method": "cells"' in plans[1] and '"sets": 3' in plans[1]
+        alice.execute("RESET dp.rho; SET dp.notices = on")
+        said: list[str] = []
+        alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        rows = alice.execute(f"SELECT * FROM {call.format('cells')}").fetchall()
+        assert len(rows) == 3 and all(row[2] <= row[1] <= row[3] for row in rows)
+        assert "for all pairs of 3 groups at once" in said[0] and "are free" in said[0] and "no cause" in said[0]
+        with no_charge(stack.cluster):
+            asked = "SELECT * FROM dp_explain_difference(%s, %s, k => %s, rho => 2, method => %s)"
+            assert len(alice.execute(asked, ["b", "c", 2, "cells"], binary=True).fetchall()) == 2
+            alice.execute("SET dp.epsilon = 3")
+            alice.execute(ASKED)
+            with refused("DP005", "accountant is 'pure'"):
+                alice.execute(f"SELECT * FROM {WHY[:-1]}, method => 'cells')")

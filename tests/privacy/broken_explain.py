@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from pg_epsilon.explain import expressed, images, measure, priced, ranking
+from pg_epsilon.explain import expressed, images, marginals, measure, priced, ranking
 
 Replace = Callable[[Any, str, Any], None]
 shop: Any = priced
@@ -70,7 +70,7 @@ def picks_with_little_noise(replace: Replace) -> None:
 
 def one_row_a_user(replace: Replace) -> None:
     """Sensitivities of one row, where a unit has several."""
-    replace(priced, "_units", lambda request: 1)
+    replace(priced, "units_of", lambda request: 1)
 
 
 def every_row_counts(replace: Replace) -> None:
@@ -115,6 +115,22 @@ def limits_that_are_not_nested(replace: Replace) -> None:
     replace(expressed.Influences, "limits", limits)
 
 
+def one_set_of_several(replace: Replace) -> None:
+    """Marginals with the noise of a single one, in which each row is once (§0, method)."""
+    replace(marginals.Marginals, "l2_squared", property(lambda how: (how.units * how.reach) ** 2))
+
+
+def cells_twice(replace: Replace) -> None:
+    """A second release of all cells from the same budget."""
+    sound = marginals.core
+
+    def core(*asked: Any) -> Any:
+        sound(*asked)
+        return sound(*asked)
+
+    replace(marginals, "core", core)
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -128,5 +144,7 @@ CONTROLS = {
         draws_twice,
         true_order,
         limits_that_are_not_nested,
+        one_set_of_several,
+        cells_twice,
     )
 }

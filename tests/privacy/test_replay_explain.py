@@ -35,6 +35,7 @@ RATIO = "groups => '{red,green}', expression => 'o1 / o2'"
 ABOVE = "groups => '{amber,red,green}', expression => 'o2 - o3 / 2 + 1000000'"
 SKUS = "'{s1,s2}', '{1,-1}', -1e6"
 SALES = "groups => '{s1,s2}', expression => 'o1 / (o1 + o2)'"
+CELLS = "method => 'cells', rho => 0.05"
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
         (A, "direct", "dp_group_by('audit.pay', '{stage}', '{count(*),avg(age),sum(age)}', epsilon => 1)"),
@@ -77,6 +78,9 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", "dp_group_by('audit.sample', '{lab}', '{count(*),avg(batch)}', rho => 0.02)"),
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", "k => 2, rho => 0.05, attributes => '{batch}'")),
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", "k => 2, epsilon => 0.3, attributes => '{batch}'")),
+        (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", f"k => 2, {CELLS}, attributes => '{{batch}}'")),
+        (A, "cache", why(0, "'{b,a}', '{1,-2}', -1e6", f"k => 3, {CELLS}, attributes => '{{batch}}'")),
+        (A, "DP003", why(0, "'{a,b}', '{1,-1}', -1e6", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{batch}}'")),
     ],
     "web": [
         (
@@ -89,6 +93,8 @@ SESSIONS: dict[str, list[Question]] = {
             "direct",
             why(0, "'{k1,k2}', '{1,-1}', -1e9", "aggregate => 2, k => 2, rho => 0.05, attributes => '{size}'"),
         ),
+        (A, "direct", why(0, "'{k1,k2}', '{1,-1}', -1e9", f"aggregate => 2, {CELLS}, attributes => '{{size}}'")),
+        (A, "cache", why(0, "'{k2,k1}', '{1,-1}', -1e9", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{size}}'")),
     ],
 }
 # Rows so many that distances are told apart, and a budget of which they are short.
@@ -120,6 +126,9 @@ CAUGHT = [
     ("trade", "one_row_a_user", "sensitivity", 1),
     ("trade", "every_row_counts", "sensitivity", 1),
     ("lab", "every_comparison_spends_all", "price", 1),
+    ("lab", "one_set_of_several", "sensitivity", 3),
+    ("web", "one_row_a_user", "sensitivity", 2),
+    ("web", "cells_twice", "price", 2),
     ("far", "limits_that_are_not_nested", "sensitivity", 1),
     ("far", "printed_loop", "price", 1),
 ]

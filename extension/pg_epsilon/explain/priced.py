@@ -65,26 +65,31 @@ def choose(request: Request, why: Why) -> Choice:
     DP003 where a row has several units, DP004 without a cap on a user's rows, DP005 for a budget that does not fit, and
     where more than 64 MB could be read.
     """
-    by_predicate, statement = _read(request, why)
+    by_predicate, statement = reading(request, why)
     priced = measure_of if why.formula is None else ranked_of
     measure = priced(request, why, by_predicate=by_predicate)
+    return Choice(
+        Explained(measure),
+        (Statistic(OWNERS),),  # one binary value
+        warnings=warnings_of(request, why),
+        statement=statement,
+    )
+
+
+def warnings_of(request: Request, why: Why) -> tuple[str, ...]:
+    """Of which rows and columns nothing is told: public facts."""
     users = request.source.has_user_units
     warnings = [f"at most {request.source.kappa} rows of each unit are looked at (bias unknown)"] if users else []
     if why.left_out:
         warnings.append(
             f"not tested, because they have many values: {', '.join(why.left_out)} (attributes => names them)"
         )
-    return Choice(
-        Explained(measure),
-        (Statistic(OWNERS),),  # one binary value
-        warnings=tuple(warnings),
-        statement=statement,
-    )
+    return tuple(warnings)
 
 
 def measure_of(request: Request, why: Why, *, by_predicate: bool = False) -> Explaining:
     """DP005 for bounds that are equal, and for a budget that does not fit."""
-    units, (low, high) = _units(request), why.bounds
+    units, (low, high) = units_of(request), why.bounds
     change = units * sensitivity.change(why.kind, why.weights, low, high)
     apart = units * sensitivity.spread(why.kind, why.weights, low, high)
     if not change:
@@ -103,7 +108,7 @@ def measure_of(request: Request, why: Why, *, by_predicate: bool = False) -> Exp
         why.joint,
         why.lower,
         by_predicate,
-        fineness(_rows(request)),
+        fineness(most_rows(request)),
     )
     check_bound(2 * why.k * measure.search.moved)
     # Scales that do not exist are refused now, before anything is charged.
@@ -116,7 +121,7 @@ def ranked_of(request: Request, why: Why, *, by_predicate: bool = False) -> Rank
     if why.formula is None:
         raise ValueError("an explanation with weights")
     confidence, price = why.comparison.question.confidence, _price(request, why)
-    units = _units(request)
+    units = units_of(request)
     measure = Ranked(why.space, why.formula, why.k, units, price, confidence, why.lower, by_predicate)
     furthest = max(measure.farthest, *measure.caps.values())
     check_bound(2 * units)
@@ -144,7 +149,7 @@ def _price(request: Request, why: Why) -> Price:
     return Price(selection, second, ranks, budget.kind == "rho")
 
 
-def _units(request: Request) -> int:
+def units_of(request: Request) -> int:
     """How many rows of one unit are looked at. DP003 where a row has several units, DP004 without a cap."""
     source = request.source
     if not source.has_user_units:
@@ -160,12 +165,12 @@ def _units(request: Request) -> int:
     return source.kappa
 
 
-def _read(request: Request, why: Why) -> tuple[bool, str]:
+def reading(request: Request, why: Why) -> tuple[bool, str]:
     """(Whether the statement adds up cells itself, because all that have a row may take more than MOST_BYTES; it).
 
     By public bounds alone, before the charge (composition.md §10.3). DP005 where the sums by predicate take more too.
     """
-    rows = _rows(request)
+    rows = most_rows(request)
     lattice = request.aggregates[0].lattice
     if lattice is not None and rows * lattice.largest > SUM_MAX:
         raise DPError(
@@ -187,6 +192,6 @@ def _read(request: Request, why: Why) -> tuple[bool, str]:
     return True, by_predicates(why.read, why.space, layout)
 
 
-def _rows(request: Request) -> int:
+def most_rows(request: Request) -> int:
     """How many rows there are at most, as declared; of several relations, of the largest."""
     return max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)

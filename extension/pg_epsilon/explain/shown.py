@@ -12,6 +12,7 @@ from pg_epsilon.decimals import plain
 from pg_epsilon.explain import ranked
 from pg_epsilon.explain.comparison import Comparison, number
 from pg_epsilon.explain.measure import Explaining, rows
+from pg_epsilon.explain.method import ByCells
 from pg_epsilon.explain.paid import Paid
 from pg_epsilon.explain.ranked import Ranked
 from pg_epsilon.explain.table import denominator, sorted_rows
@@ -81,15 +82,67 @@ def described(measure: Measure, why: Why) -> tuple[dict[str, Any], list[str]]:
     if isinstance(measure, Ranked):
         facts = _facts(measure, why, None)
         said = f"{measure.k} of {len(why.space)} predicates, each rank is known at {facts['confidence']}"
-        return facts, [said, UNBOUNDED, NO_CAUSE]
+        return facts, [said, *_chosen(why), UNBOUNDED, NO_CAUSE]
     how, divisor = _own(measure), _divisor(why)
     half_width = float(how.margin / how.steps) / divisor if divisor else None
     facts = _facts(how, why, None if half_width is None else float(f"{half_width:.4g}"))
     width = "" if half_width is None else f", each share is known to {half_width:.3g}"
-    sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}"]
+    sentences = [f"{how.k} of {len(why.space)} predicates{width} at {facts['confidence']}", *_chosen(why)]
     if not divisor:
         sentences.append(NO_SHARE)
     return facts, [*sentences, NO_CAUSE]
+
+
+def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
+    """(Facts, sentences) of an explanation by marginals. Facts are stored with what others are served too, so that they
+    are of the release and not of the question: no group, no weight, no k.
+    """
+    why, how = asked.why, asked.how
+    facts = {
+        "method": "cells",
+        "predicates": len(why.space),
+        "attributes": [one.name for one in why.space.attributes],
+        "left_out": list(why.left_out),
+        "l": why.space.most,
+        "groups": how.groups,
+        "sets": how.sets,
+        "numbers": how.released,
+        "deviation": float(f"{how.value_noise.scale * float(why.step):.4g}"),  # of one cell
+    }
+    half_width, confidence = asked.half_width * float(why.step), plain(_decimal(why.comparison.question.confidence))
+    divisor = _difference(why.comparison)
+    width = f", each share is known to about {half_width / divisor:.3g}" if divisor else ""
+    sentences = [
+        f"{why.k} of {len(why.space)} predicates{width}, for all pairs of {how.groups} groups at once at {confidence}",
+        f"by cells: {how.released} noisy numbers; other groups, weights, k and confidence are free while"
+        " rho, l and columns are the same",
+    ]
+    return facts, [*sentences, *_chosen(why), *([] if divisor else [NO_SHARE]), NO_CAUSE]
+
+
+def compared_methods(why: Why) -> dict[str, Any] | None:
+    """What auto took, and half of the interval of an influence by each method: of a share, where one is told; None:
+    auto was not asked for.
+    """
+    if why.method != "auto":
+        return None
+    taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
+    divisor = (_difference(why.comparison) or 1.0) / float(why.step)
+    known = {} if why.methods is None else why.methods._asdict()
+    return {"asked": "auto", "taken": taken, **{one: float(f"{half / divisor:.4g}") for one, half in known.items()}}
+
+
+def _chosen(why: Why) -> list[str]:
+    """Why auto took the method that it took."""
+    found = compared_methods(why)
+    if found is None:
+        return []
+    if why.methods is None:
+        return ["auto took one_shot: method 'cells' does not fit this question (asked for by name, it says why)"]
+    of = "shares" if _difference(why.comparison) else "influences"
+    return [
+        f"auto took {found['taken']}: {of} to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot"
+    ]
 
 
 def _facts(how: Explaining | Ranked, why: Why, half_width: float | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pg_epsilon.explain.groups import Keys
 from pg_epsilon.explain.members import explained, flag, whole
 from pg_epsilon.explain.paid import LEAST_MISS, Paid, Source, Split, missed, pairs_of
 from pg_epsilon.explain.tried import MOST_PREDICATES, attribute_of, described_attributes, named_columns
-from pg_epsilon.explain.why import MOST_PICKS, compared, groups_of
+from pg_epsilon.explain.why import MOST_PICKS, compared, groups_of, method_of
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import compile_aggregate, parts_of
 from pg_epsilon.query.domain import key_domain
@@ -47,6 +47,9 @@ def compile_paid(head: Head, asked: Mapping[str, Any]) -> Paid:
         raise DPError(
             SHAPE, f"{given[0]} is about rows, which source 'paid' does not look at", "Leave it out, or the source."
         )
+    if asked.get("method") == "cells":
+        raise DPError(SHAPE, "method 'cells' draws noise; source 'paid' looks at no row", "Leave out one of them.")
+    method_of(asked)
     measure = compile_aggregate(explained(head), head.source, head.scope, head.fold)
     comparison, kind, _ = compared(head, asked, measure)
     if comparison.question.expression is not None:

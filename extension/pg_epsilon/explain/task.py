@@ -10,9 +10,10 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison, number, told
 from pg_epsilon.explain.groups import RUN_FIRST
 from pg_epsilon.explain.members import number_of
+from pg_epsilon.explain.method import ByCells, choose_cells, decided
 from pg_epsilon.explain.paid import Paid
-from pg_epsilon.explain.why import Why, compile_why
-from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
+from pg_epsilon.explain.why import METHODS, Why, compile_why
+from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, ReadPublic, Task, Told
 from pg_epsilon.query import members
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
@@ -57,11 +58,11 @@ class CompareTask(Task[Comparison]):
         return Told({"compare": facts}, sentences)
 
 
-class ExplainTask(Task[Why | Paid]):
+class ExplainTask(Task[Why | Paid | ByCells]):
     """{"explain": {"groups": [["Sales"], ["IT"]], "k": 5}, "of": id} → k rows (explanation, shares, ranks).
 
-    The rows of the release's question are read once, and it is paid for (dpxplain.md §6); or, with source "paid", other
-    releases of the same rows tell it, free (§0 there).
+    The rows of the release's question are read once, and it is paid for (dpxplain.md §6), with method "cells" once for
+    all pairs of its groups; or, with source "paid", other releases of the same rows tell it, free (§0 there).
     """
 
     def spelled_out(self, document: Mapping[str, Any], copies: Copies, releases: Releases) -> Mapping[str, Any]:
@@ -76,7 +77,7 @@ class ExplainTask(Task[Why | Paid]):
         chosen = [items[place]] if _source_of(document["explain"]) == "data" else []  # else nothing is aggregated
         return {**document, "joins": None, "where": None, **about, "keys": [], "aggregates": chosen}
 
-    def ask(self, head: Head) -> Why | Paid | None:
+    def ask(self, head: Head) -> Why | Paid | ByCells | None:
         if head.document.get("explain") is None:
             return None
         if _source_of(head.document["explain"]) == "data":
@@ -85,32 +86,54 @@ class ExplainTask(Task[Why | Paid]):
 
         return compile_paid(head, members.mapping(head.document["explain"], "explain"))
 
-    def free(self, asked: Why | Paid) -> Free | None:
-        if isinstance(asked, Why):
+    def free(self, asked: Why | Paid | ByCells) -> Free | None:
+        if not isinstance(asked, Paid):
             return None
         oldest = min(one.as_of for one in asked.sources)
         return Free("stored release", oldest, "sums of released numbers")
 
-    def prepare(self, request: Request, asked: Why | Paid, alone: Alone) -> tuple[Choice, ...]:
-        if not isinstance(asked, Why):
+    def completed(self, request: Request, asked: Why | Paid | ByCells, read: ReadPublic) -> Why | Paid | ByCells:
+        return decided(request, asked) if isinstance(asked, Why) and asked.method != METHODS[0] else asked
+
+    def prepare(self, request: Request, asked: Why | Paid | ByCells, alone: Alone) -> tuple[Choice, ...]:
+        if isinstance(asked, Paid):
             return ()
+        if isinstance(asked, ByCells):
+            return (choose_cells(request, asked),)
         from pg_epsilon.explain.priced import choose
 
         return (choose(request, asked),)
 
-    def present(self, prepared: Prepared, asked: Why | Paid, raws: Raws, groups: Groups) -> Mapping[str, Any]:
+    def present(self, prepared: Prepared, asked: Why | Paid | ByCells, raws: Raws, groups: Groups) -> Mapping[str, Any]:
         from pg_epsilon.explain.shown import document, paid_document
 
-        if not isinstance(asked, Why):
+        if isinstance(asked, ByCells):
+            return {"explain": {**paid_document(asked.answer(raws[0])), "method": "cells"}}
+        if isinstance(asked, Paid):
             return {"explain": paid_document(asked)}
         return {"explain": document(prepared.choices[0].estimator.measures[0], asked, raws[0])}
 
+    def kept(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of marginals nothing: others are served the same release, and the groups are a question of who asked."""
+        return {"explain": None} if shown["explain"].get("method") == "cells" else shown
+
+    def alternatives(self, prepared: Prepared) -> Mapping[str, Any]:
+        from pg_epsilon.explain.shown import compared_methods
+
+        asked = prepared.request.kinds["explain"]
+        why = asked.why if isinstance(asked, ByCells) else asked
+        found = compared_methods(why) if isinstance(why, Why) else None
+        return {} if found is None else {"methods": found}
+
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
-        from pg_epsilon.explain.shown import described, paid_described
+        from pg_epsilon.explain.shown import cells_described, described, paid_described
 
         asked = prepared.request.kinds["explain"]
         if isinstance(asked, Paid):
             facts, sentences = paid_described(asked)
+            return Told({"explain": facts}, sentences)
+        if isinstance(asked, ByCells):
+            facts, sentences = cells_described(asked)
             return Told({"explain": facts}, sentences)
         if not isinstance(asked, Why):
             return Told()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison
@@ -26,10 +26,33 @@ from pg_epsilon.query.released import named as release_of
 from pg_epsilon.query.request import checked_confidence
 
 COMPARED = frozenset({"groups", "weights", "constant", "expression", "aggregate", "confidence", "simultaneous"})
-MEMBERS = COMPARED | {"k", "l", "up_to", "attributes", "leave_out", "predicates", "anyway", "options", "source"}
+MEMBERS = COMPARED | {
+    "k",
+    "l",
+    "up_to",
+    "attributes",
+    "leave_out",
+    "predicates",
+    "anyway",
+    "options",
+    "source",
+    "method",
+}
 OPTIONS = frozenset({"split", "lower", "joint"})
+METHODS = ("one_shot", "auto", "cells")
 MOST_PICKS = 100
 EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
+
+
+class Methods(NamedTuple):
+    """Half of an influence's interval by each method, in lattice units: by the noise of the weighted sum."""
+
+    cells: float
+    one_shot: float
+
+    @property
+    def cells_are_nearer(self) -> bool:
+        return self.cells <= self.one_shot
 
 
 @dataclass(frozen=True)
@@ -39,7 +62,8 @@ class Why:
     comparison: the free answer that it explains. read: which rows count. left_out: columns with too many values to be
     looked at unasked. split: shares of the price for predicates, influences and ranks; lower: that of ranks' lower
     bounds; joint: the influences' intervals hold together. formula: of an expression, without weights: its influences
-    are not shown, and have no part of the price.
+    are not shown, and have no part of the price. method: of METHODS, as asked for; usual: without options; methods:
+    what auto compared.
     """
 
     comparison: Comparison
@@ -56,6 +80,9 @@ class Why:
     lower: Fraction
     joint: bool
     formula: Formula | None = None
+    method: str = "one_shot"
+    usual: bool = True
+    methods: Methods | None = None
 
     def canonical(self) -> dict[str, Any]:
         """What tells this question from another of its kind; the policy says what the attributes are."""
@@ -112,7 +139,18 @@ def compile_why(head: Head) -> Why:
         anyway,
         *options,
         formula,
+        method_of(asked),
+        asked.get("options") is None,
     )
+
+
+def method_of(asked: Mapping[str, Any]) -> str:
+    """DP005 for a method that there is not."""
+    method = asked.get("method") or METHODS[0]
+    if method not in METHODS:
+        known = ", ".join(f"'{one}'" for one in METHODS)
+        raise DPError(OUT_OF_RANGE, f"there is no method {str(method)[:40]!r} of an explanation", f"Methods: {known}.")
+    return str(method)
 
 
 def compared(head: Head, asked: Mapping[str, Any], one: Aggregate) -> tuple[Comparison, Kind, bool]:
