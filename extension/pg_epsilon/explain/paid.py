@@ -147,15 +147,16 @@ class Paid:
     @cached_property
     def miss(self) -> Misses:
         """All intervals hold at once, for every pair that could be asked about (composition.md §7.3): what bars may
-        miss is theirs, half of the rest is the sums', a quarter each that of rows by predicate and by group."""
+        miss is theirs; of the rest a quarter each is that of the pairs' sums, of single cells, from which follow sums
+        of any other weights, of rows by predicate and of rows by group: who asks both after looking is promised all."""
         groups = self.groups
         bars = sum((one.missed(groups) for one in self.sources), missed(self.totals[:1], groups))
         left = 1 - self.comparison.question.confidence - bars
         if self.pairs is None:
             cells = sum(len(one.values[0]) for one in self.sources)
-            sums = left / 2 / (groups * cells)
+            sums = left / 4 / (groups * cells)
         else:
-            sums = left / 2 / (self.predicates * self.pairs)
+            sums = left / 4 / (self.predicates * self.pairs)
         return Misses(*map(float, (sums, left / 4 / (self.predicates * groups), left / 4 / groups)))
 
     @property

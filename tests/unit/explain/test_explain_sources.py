@@ -126,7 +126,7 @@ def test_margins_are_of_all_predicates_and_pairs_at_once() -> None:
     noise = Noise("laplace", 2.0)
     asked = paid([source([flat(group) for group in ROWS], (DEGREE, AGE), "a", noise)], [DEGREE, AGE], noise=noise)
     predicates, groups = 5, 3
-    sums = float(BETA / 2 / (predicates * comb(groups, 2)))
+    sums = float(BETA / 4 / (predicates * comb(groups, 2)))
     rows, total = float(BETA / 4 / (predicates * groups)), float(BETA / 4 / groups)
     assert tuple(asked.miss) == (sums, rows, total)
     terms = [(weight, Cell(0, noise)) for weight in PAIR for _ in range(2)]  # a degree has two ages
@@ -143,14 +143,14 @@ def test_margins_are_of_all_predicates_and_pairs_at_once() -> None:
 
 def test_of_groups_named_before_one_pair_holds() -> None:
     asked = paid([BOTH], [DEGREE, AGE], released=None)
-    assert asked.pairs == 1 and asked.miss.sums == float(BETA / 2 / 5) and asked.miss.groups == float(BETA / 4 / 2)
+    assert asked.pairs == 1 and asked.miss.sums == float(BETA / 4 / 5) and asked.miss.groups == float(BETA / 4 / 2)
 
 
 def test_of_weights_every_cell_holds() -> None:
     noise, weights = Noise("gaussian", 3.0), (Fraction(1), Fraction(-1, 2))
     one = source([flat(group) for group in ROWS], (DEGREE, AGE), "a", noise)
     asked = paid([one], [AGE], weights=weights, noise=noise)
-    assert asked.pairs is None and asked.miss.sums == float(BETA / 2 / (3 * 6))
+    assert asked.pairs is None and asked.miss.sums == float(BETA / 4 / (3 * 6))
     terms = [(weight, Cell(0, noise)) for weight in weights for _ in range(3)]
     assert asked._margin(one, (1,)) == pytest.approx(cell_by_cell(terms, asked.miss.sums))
 
@@ -174,7 +174,7 @@ def test_bars_add_up_and_what_they_miss_is_theirs(at: str, uniform: bool) -> Non
     one = Source("turbo", "2026-01-01", (DEGREE, AGE), cells, cells)
     asked = paid([one], [DEGREE])
     missed = (1 - Fraction(at)) * (1 if uniform else 18)
-    assert asked.miss.sums == pytest.approx(float((BETA - missed) / 2 / (3 * 3)))
+    assert asked.miss.sums == pytest.approx(float((BETA - missed) / 4 / (3 * 3)))
     row = asked.found[1]
     assert row.high == pytest.approx((430 + 2 * 2 * 2) * (125 + 4) / 626)
     assert row.low == pytest.approx((430 - 2 * 2 * 2) * (125 - 4) / 626)
