@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -115,9 +116,7 @@ class Registry:
         """The families of the request's relation, the newest first."""
         of = [request.policy.dataset.name, request.policy.relation_key, who]
         return [
-            Published(
-                one["name"], one["request_id"], one["own"], json.loads(one["facts"]), one["queries"], one["as_of"]
-            )
+            Published(one["name"], one["request_id"], one["own"], _facts(one["facts"]), one["queries"], one["as_of"])
             for one in self._execute(_NEAR, ["text", "text", "text"], of)
         ]
 
@@ -134,6 +133,13 @@ class Registry:
                 self._cells.pop(next(iter(self._cells)))
             self._cells[request_id] = found
         return self._cells[request_id]
+
+
+@lru_cache(maxsize=64)
+def _facts(text: str) -> Mapping[str, Any]:
+    """Parsed once a backend; nobody changes what is returned."""
+    found: Mapping[str, Any] = json.loads(text)
+    return found
 
 
 def _plain(value: Any) -> Any:
