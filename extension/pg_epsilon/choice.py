@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 from pg_epsilon import choice_joins
 from pg_epsilon.accounting.margins import laplace_epsilon
@@ -42,7 +43,15 @@ def choose(request: Request, aggregates: Sequence[Aggregate]) -> tuple[Choice, .
         return (_joined(request, aggregates),)
     _check_mechanism(request, aggregates)
     facts = Facts.of(request, aggregates)
-    return tuple(_BUILDERS[a.function](facts, a, share(request, a, len(aggregates))) for a in aggregates)
+    build = cache(lambda one: _BUILDERS[one.function](facts, one, share(request, one, len(aggregates))))
+    return tuple(_of_rows(build(replace(a, filter=None, name="")), a.filter) for a in aggregates)
+
+
+def _of_rows(choice: Choice, condition: str | None) -> Choice:
+    """The choice of an aggregate without FILTER, which decides nothing but what is read, with it."""
+    if condition is None:
+        return choice
+    return replace(choice, statistics=tuple(replace(one, condition=condition) for one in choice.statistics))
 
 
 def alone(request: Request, aggregate: Aggregate, share_: Share) -> Choice:

@@ -23,7 +23,7 @@ from pg_epsilon.mechanisms.estimators import Bar, Estimator, Joint
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.presentation import Part, Presentation
 from pg_epsilon.mechanisms.task import Reserving
-from pg_epsilon.query.aggregates import UNITS, Aggregate
+from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.released import Free
 from pg_epsilon.query.request import Request, canonical_text, timeless_text
 from pg_epsilon.query.statistics import Statistic, beside, columns, needs_row_cap, statement
@@ -171,15 +171,10 @@ def _places(request: Request, choices: Sequence[Choice]) -> tuple[int, ...]:
     last, members = len(choices) - 1, frozenset[int]()
     if request.batch is not None and choices and isinstance(choices[-1].estimator, Joint):
         members = frozenset(request.batch.members)
-    texts = [_text(aggregate) for aggregate in request.aggregates]
+    texts = [aggregate.meaning for aggregate in request.aggregates]
     inside = {texts[number] for number in members}
-    order = [text for text in map(_text, request.distinct) if text not in inside]
+    order = [one.meaning for one in request.distinct if one.meaning not in inside]
     return tuple(last if text in inside else min(order.index(text), last) for text in texts)
-
-
-def _text(aggregate: Aggregate) -> str:
-    """Which aggregate it is among the distinct ones."""
-    return repr(aggregate.canonical())
 
 
 def _digest(canonical: str, request: Request, choices: Sequence[Choice]) -> str:
@@ -188,8 +183,8 @@ def _digest(canonical: str, request: Request, choices: Sequence[Choice]) -> str:
     released = [one.variant for one in (choice.estimator for choice in choices) if isinstance(one, Reserving)]
     text = canonical + (json.dumps(released) if released else "")
     if any(isinstance(choice.estimator, Joint) for choice in choices) and request.batch is not None:
-        order = [_text(aggregate) for aggregate in request.distinct]
-        places = [order.index(_text(request.aggregates[number])) for number in request.batch.members]
+        order = [aggregate.meaning for aggregate in request.distinct]
+        places = [order.index(request.aggregates[number].meaning) for number in request.batch.members]
         text += f"together {places}"  # these sums, in this order, by one release
     text += "".join(choice.key for choice in choices)
     return hashlib.sha256(text.encode()).hexdigest()

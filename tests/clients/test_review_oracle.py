@@ -95,8 +95,12 @@ def seen(result: PGresult) -> Any:
     return result.command_status, columns, rows
 
 
+compared: list[int] = []  # of which statements the answers were compared in this run
+
+
 @pytest.mark.parametrize("number", range(len(STATEMENTS)))
 def test_a_statement_means_what_it_means_in_postgresql(sides: tuple[Connection, Connection], number: int) -> None:
+    compared.append(number)
     relation = f"humans{1 + number % COPIES}"
     sql = re.sub(r"\bhumans\b", relation, STATEMENTS[number])
     share = EPSILON * max(1, sql.lower().count("count"))
@@ -115,7 +119,7 @@ def test_nothing_was_refused(stack: Stack) -> None:
     """A list of refusals would compare equal to nothing: every statement above that PostgreSQL answers was answered."""
     with stack.cluster.connect() as owner:
         charges = owner.execute("SELECT count(*) FROM dp.ledger WHERE dataset LIKE 'humans%'").fetchone()
-    assert charges is not None and charges[0] > 100
+    assert charges is not None and 2 * charges[0] > len(compared) > 0
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------

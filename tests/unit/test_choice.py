@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from pg_epsilon import choice
+from pg_epsilon.choice_parts import Facts
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.additive import Additive
 from pg_epsilon.mechanisms.r2t import Ladder
 from pg_epsilon.mechanisms.ranks import Ranks
 from pg_epsilon.plan import Plan
+from pg_epsilon.query import aggregates as aggregates_of
 from pg_epsilon.query.policy import Policy
-from unit.policies import column, document, planned, row_policy, user_policy
+from unit.policies import asked, column, document, planned, row_policy, user_policy
 
 
 def aggregate(function: str, argument: str = "age", **parameters: str) -> dict[str, Any]:
@@ -170,3 +173,32 @@ def test_a_wide_lattice_is_coarsened_by_public_steps() -> None:
 def test_bars_come_with_every_aggregate() -> None:
     plan = planned(row_policy(), aggregates=["count(*)", "sum(age)"], budget={"epsilon": "2"})
     assert plan.bars([10, 30]) == [("7", "13", "1.357"), ("21", "39", "4.223")]
+
+
+@pytest.mark.parametrize("function", ["count(*)", "count(age)", "sum(age)", "avg(age)", "variance(age)", "median(age)"])
+@pytest.mark.parametrize("policy", [row_policy(), user_policy()], ids=["rows", "users"])
+def test_a_filter_decides_nothing_but_what_is_read(policy: Policy, function: str) -> None:
+    """A block makes one choice for aggregates that differ in FILTER: that of each of them by itself."""
+    filters = ("", " FILTER (WHERE age > 1)", " FILTER (WHERE sex = 'f')")
+    request = asked(policy, aggregates=[f"{function}{one}" for one in filters])
+    facts, together = Facts.of(request, request.distinct), choice.choose(request, request.distinct)
+    assert len(together) == len(filters)
+    for aggregate, found in zip(request.distinct, together, strict=True):
+        part = choice.share(request, aggregate, len(filters))
+        assert found == choice._BUILDERS[aggregate.function](facts, aggregate, part)
+        assert {read.condition for read in found.statistics} == {aggregate.filter}
+
+
+def test_an_argument_of_several_aggregates_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    real = aggregates_of.compile_expression
+
+    def noted(text: str, *others: Any) -> Any:
+        compiled.append(text)
+        return real(text, *others)
+
+    monkeypatch.setattr(aggregates_of, "compile_expression", noted)
+    arms = [f"sum(age) FILTER (WHERE age <= {n})" for n in range(4)]
+    request = asked(row_policy(), aggregates=[*arms, "sum(age + 1)", aggregate("sum", upper="2")])
+    assert compiled == ["age", "age + 1", "age"]  # the last with bounds of its own
+    assert [one.lattice is not None and one.lattice.high for one in request.aggregates] == [3, 3, 3, 3, 4, 2]

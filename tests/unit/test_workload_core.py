@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import isotonic_regression
 
 import fix_chance
 from fix_decide_oracles import run_law
@@ -285,6 +286,16 @@ def test_neighbouring_buckets_of_equal_weights_are_one() -> None:
     assert asked.canonical() == matrix([[1, 0, 1], [2, 2, 0]], [200, 400, 1000]).canonical()
     assert matrix([[1, 0], [0, 1]], [100, 200]).cuts == (-1, 100, 200)
     assert matrix([[1, 1]], [100, 200], strategy=[[1, 1], [0, 1]]).cuts == (-1, 100, 200)
+
+
+def test_the_nearest_values_that_do_not_decrease_are_those_of_scipy() -> None:
+    numbers = np.random.default_rng(7)
+    for _ in range(200):
+        size = int(numbers.integers(1, 60))
+        totals = np.round(numbers.normal(0, 1000, size)) + np.arange(size) * numbers.choice([0, 100])
+        weights = 10.0 ** numbers.uniform(-9, 9, size)
+        expected = isotonic_regression(totals, weights=weights).x
+        np.testing.assert_allclose(shown.smoothed(totals, weights), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_isotonic_answers_do_not_decrease() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query.bounds import Lattice, lattice
-from pg_epsilon.query.expression import Fold, Kind, Scope, compile_expression
+from pg_epsilon.query.expression import Expression, Fold, Kind, Scope, compile_expression
 from pg_epsilon.query.members import mapping, predicate, text
 from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.owners import ROW
@@ -100,6 +100,11 @@ class Aggregate:
             return self.argument
         return f"NULLIF({self.argument}, 'NaN'::{self.lattice.nan})"
 
+    @cached_property
+    def meaning(self) -> str:
+        """`canonical` as one text."""
+        return repr(self.canonical())
+
     def canonical(self) -> dict[str, Any]:
         """What is computed: equal ones are computed once."""
         found: dict[str, Any] = {self.function: self.of}
@@ -114,7 +119,17 @@ class Aggregate:
         return {**found, **({"parameters": given} if given else {})}
 
 
-def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Aggregate:
+# What a function is of, and the lattice of its values: function, argument, parameters.
+Values = Callable[[str, str, Parameters], tuple[Expression, Lattice]]
+
+
+def compile_aggregates(items: Iterable[Any], source: Source, scope: Scope, fold: Fold) -> tuple[Aggregate, ...]:
+    """`compile_aggregate` of each of a block's; what several of them are of is compiled once."""
+    values = cache(partial(_values, scope, fold))
+    return tuple(compile_aggregate(item, source, scope, fold, values) for item in items)
+
+
+def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold, values: Values | None = None) -> Aggregate:
     """An aggregate of a request, a text or an object → validated. DP003 for what is not supported, DP004, DP005."""
     parts = parts_of(item)
     function = FUNCTIONS.get(str(parts.get("function")))
@@ -130,7 +145,8 @@ def compile_aggregate(item: Any, source: Source, scope: Scope, fold: Fold) -> Ag
     argument = text(given, "argument")
     parameters = _parameters(parts.get("parameters"), function)
     if function.name != "count":
-        return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), scope, fold)
+        values = values or partial(_values, scope, fold)
+        return _of_values(function, argument, condition, name, parameters, parts.get("distinct"), values)
     if parts.get("distinct") is True:
         if _is_unit(argument, source, scope):
             return Aggregate(UNITS, None, condition, name)
@@ -171,17 +187,23 @@ def _of_values(
     name: str,
     parameters: Parameters,
     distinct: Any,
-    scope: Scope,
-    fold: Fold,
+    values: Values,
 ) -> Aggregate:
     if argument is None or argument == "*":
         raise DPError(SHAPE, f"{function.name} needs an argument", "Name the column or expression.")
     if distinct is True:
         raise DPError(SHAPE, f"{function.name}(DISTINCT ...) is not supported", "Leave DISTINCT out.")
+    expression, numbers = values(function.name, argument, parameters)
+    return Aggregate(VALUE, expression.sql, condition, name, function.name, numbers, parameters)
+
+
+def _values(
+    scope: Scope, fold: Fold, function: str, argument: str, parameters: Parameters
+) -> tuple[Expression, Lattice]:
     expression = compile_expression(argument, scope, fold)
     if expression.kind is Kind.UNKNOWN or expression.constant:
-        raise DPError(SHAPE, f"{function.name} of a constant says nothing about rows", "Use count(*).")
-    values = lattice(
+        raise DPError(SHAPE, f"{function} of a constant says nothing about rows", "Use count(*).")
+    numbers = lattice(
         parse_expression(argument),
         expression,
         lambda node: column_of(node, scope),
@@ -189,7 +211,7 @@ def _of_values(
         upper=parameters.upper,
         resolution=parameters.resolution,
     )
-    return Aggregate(VALUE, expression.sql, condition, name, function.name, values, parameters)
+    return expression, numbers
 
 
 def column_of(node: Any, scope: Scope) -> Column:

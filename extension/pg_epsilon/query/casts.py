@@ -151,7 +151,7 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
     modified = _modified(type_, name)
     fields = term.kind is Kind.TEXT and type_.kind is Kind.INTERVAL  # text is read before the fields cut it
     if term.kind is Kind.TEXT and type_.kind is not Kind.TEXT:
-        term = replace(untyped(term.value), origin=origin)
+        term = untyped(term.value).but(origin=origin)
     if (
         term.kind is Kind.UNKNOWN
         and modified
@@ -159,11 +159,11 @@ def cast_constant(ctx: Context, node: Any, term: Term, type_: Type, name: str) -
         and type_.kind in (Kind.INTERVAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME)
     ):
         read = coerce(ctx, origin, term, replace(type_, name=name))
-        return fold_term(ctx, origin, replace(read, type=type_))
+        return fold_term(ctx, origin, read.but(type=type_))
     if term.kind is Kind.UNKNOWN:
         term = coerce(ctx, origin, term, type_)
     if term.type == type_ and not modified:
-        return replace(term, type=type_)
+        return term.but(type=type_)
     if type_.kind is Kind.ENUM:
         raise ctx.refuse(node, "only a string constant can be cast to an enum", "Write the label in quotes.")
     if term.kind is Kind.INT and term.literal and not modified and _holds(type_, term.value):

@@ -225,12 +225,12 @@ def as_string(term: Term, type_: Type) -> Term:
     nothing any more."""
     if term.type.name == type_.name:
         same = term.type.varying == type_.varying  # as nearly always, and a list may have thousands of terms
-        return term if same else replace(term, type=replace(term.type, varying=type_.varying))
+        return term if same else term.but(type=replace(term.type, varying=type_.varying))
     if term.literal:
         value = term.value if term.value is None or type_.name == BPCHAR.name else term.value.rstrip(" ")
-        return replace(literal(type_, value), origin=term.origin)
+        return literal(type_, value).but(origin=term.origin)
     sql = f"{term.sql}::{type_.name}"
-    return replace(term, sql=sql, type=type_, column=None, results=None)
+    return term.but(sql=sql, type=type_, column=None, results=None)
 
 
 def _align_moments(ctx: Context, node: Any, left: Term, right: Term) -> tuple[Term, Term]:

@@ -7,7 +7,6 @@ not listed is DP003 with its position and the nearest thing that works; nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pg_epsilon.errors import SHAPE, UNDECLARED, DPError
@@ -91,7 +90,7 @@ def compile_node(ctx: Context, node: Any) -> Term:
         term = fold_term(ctx, node, term)
     if len(term.sql) > MAX_SQL:
         raise ctx.refuse(node, "the expression becomes too long", "Shorten it.")
-    return replace(term, origin=node) if term.literal and term.origin is None else term
+    return term.but(origin=node) if term.literal and term.origin is None else term
 
 
 def _unsupported(ctx: Context, node: Any) -> DPError:
@@ -348,7 +347,7 @@ def _function(ctx: Context, node: Any) -> Term:
         raise ctx.refuse(
             node, f"function {shown} is not supported here", "Supported: " + ", ".join(sorted(FUNCTIONS)) + "."
         )
-    return replace(handler(ctx, node, tuple(node.args or ())), test=None, column=None)
+    return handler(ctx, node, tuple(node.args or ())).but(test=None, column=None)
 
 
 HANDLERS: dict[type, Callable[[Context, Any], Term]] = {

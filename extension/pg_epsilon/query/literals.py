@@ -133,7 +133,7 @@ def coerce(ctx: Context, node: Any, term: Term, type_: Type) -> Term:
     if term.value is None:
         return literal(type_, None)
     origin = term.origin if term.origin is not None else node
-    return replace(_READERS.get(type_.kind, _refuse_type)(ctx, origin, term.value, type_), origin=origin)
+    return _READERS.get(type_.kind, _refuse_type)(ctx, origin, term.value, type_).but(origin=origin)
 
 
 def fold_term(ctx: Context, node: Any, term: Term) -> Term:

@@ -10,7 +10,6 @@ OR of `=`, NOT IN as an AND of `<>`. Constants whose texts differ although they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pg_epsilon.query.literals import literal, trimmed
 from pg_epsilon.query.types import BOOL, EXACT, TEXT, Kind, Listing, Term, Test
@@ -64,8 +63,8 @@ def negate(term: Term) -> Term:
 
 def opposed(term: Term, opposite: Term) -> tuple[Term, Term]:
     """Both, each of which knows the other as its NOT: NULL where the other is, and else unlike."""
-    one, other = replace(term, opposite=None), replace(opposite, opposite=None)
-    return replace(one, opposite=other), replace(other, opposite=one)
+    one, other = term.but(opposite=None), opposite.but(opposite=None)
+    return one.but(opposite=other), other.but(opposite=one)
 
 
 def comparison(operator: str, left: Term, right: Term, equates: Pair | None = None) -> Term:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
-from pg_epsilon.query.aggregates import Aggregate, compile_aggregate
+from pg_epsilon.query.aggregates import Aggregate, compile_aggregates
 from pg_epsilon.query.copies import NONE_REGISTERED, Copies
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.expression import Fold, Scope
@@ -87,18 +87,18 @@ class Request:
             cells *= len(key.domain)
         return cells
 
-    @property
+    @cached_property
     def distinct(self) -> tuple[Aggregate, ...]:
         """The different aggregates, in an order of their own: in whatever order they are asked for, and how often."""
         found: dict[str, Aggregate] = {}
         for aggregate in self.aggregates:
-            found.setdefault(repr(aggregate.canonical()), aggregate)
+            found.setdefault(aggregate.meaning, aggregate)
         return tuple(found[text] for text in sorted(found))
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Which of the different aggregates each one is: whoever asks the same in another order has the same ones."""
-        texts = [repr(aggregate.canonical()) for aggregate in self.aggregates]
+        texts = [aggregate.meaning for aggregate in self.aggregates]
         order = {text: number for number, text in enumerate(sorted(set(texts)))}
         return tuple(order[text] for text in texts)
 
@@ -165,9 +165,7 @@ def compile_request(
         compile_key(members.text(text, "keys") or "", scope, fold, texts)
         for text in members.items(document.get("keys"), "keys")
     )
-    aggregates = tuple(
-        compile_aggregate(a, source, scope, fold) for a in members.items(document.get("aggregates"), "aggregates")
-    )
+    aggregates = compile_aggregates(members.items(document.get("aggregates"), "aggregates"), source, scope, fold)
     if len(aggregates) > MAX_AGGREGATES:
         raise DPError(OUT_OF_RANGE, f"more than {MAX_AGGREGATES} aggregates in one block", "Split the statement.")
     distinct = [key for _, key in sorted({key.sql: key for key in keys}.items())]

@@ -127,8 +127,8 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
     groups = _groups(request, view.attributes, build)
     batches: list[Batch] = []
     shapes = tuple(_shape(a, where, groups, build, batches) for a in request.distinct)
-    order = [repr(a.canonical()) for a in request.distinct]
-    places = tuple(order.index(repr(a.canonical())) for a in request.aggregates)
+    order = [a.meaning for a in request.distinct]
+    places = tuple(order.index(a.meaning) for a in request.aggregates)
     return Asked(first, last, tuple(batches), shapes, places)
 
 

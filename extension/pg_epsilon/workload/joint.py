@@ -20,24 +20,24 @@ def together(request: Request, batch: Together, separate: tuple[Choice, ...], sh
     if Facts.of(request, aggregates).histograms:
         return separate
     sums = [request.aggregates[number] for number in batch.members]
-    inside = {repr(one.canonical()) for one in sums}
-    alone = [one for a, one in zip(aggregates, separate, strict=True) if repr(a.canonical()) in inside]
-    others = [one for a, one in zip(aggregates, separate, strict=True) if repr(a.canonical()) not in inside]
+    inside = {one.meaning for one in sums}
+    alone = [one for a, one in zip(aggregates, separate, strict=True) if a.meaning in inside]
+    others = [one for a, one in zip(aggregates, separate, strict=True) if a.meaning not in inside]
     budget = request.budget
     if others and budget.kind in ("epsilon", "rho"):
         part = share(request, sums[0], len(aggregates)).amount * len(alone)
         rho = budget.kind == "rho"
         budget = replace(budget, epsilon=None if rho else part, rho=part if rho else None)
-    own = {repr(a.canonical()): one for a, one in zip(aggregates, separate, strict=True)}
-    queries = [own[repr(one.canonical())] for one in sums]
+    own = {a.meaning: one for a, one in zip(aggregates, separate, strict=True)}
+    queries = [own[one.meaning] for one in sums]
     found = choice.together(replace(request, aggregates=tuple(sums), budget=budget), batch.workload, queries)
     return separate if found is None else (*others, found)
 
 
 def running(request: Request, runs: Sequence[Running], separate: tuple[Choice, ...]) -> tuple[Choice, ...]:
     """The choices, with strategies for sums of which running sums are shown; each keeps its share of the budget."""
-    found, order = list(separate), [repr(aggregate.canonical()) for aggregate in request.distinct]
+    found, order = list(separate), [aggregate.meaning for aggregate in request.distinct]
     for run in runs:
-        place = order.index(repr(request.aggregates[run.aggregate].canonical()))
+        place = order.index(request.aggregates[run.aggregate].meaning)
         found[place] = choose(request, run, found[place])
     return tuple(found)

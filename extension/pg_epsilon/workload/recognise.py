@@ -42,6 +42,25 @@ class Span:
 
 
 @dataclass(frozen=True)
+class _Argument:
+    """What is summed: its tree, and that as SQL text."""
+
+    node: Any
+    text: str
+
+    def stands(self, node: Any) -> bool:
+        """Whether a tree is written alike; of names and constants, which most are, told without writing them."""
+        if isinstance(node, ast.ColumnRef) and isinstance(self.node, ast.ColumnRef):
+            return bool(node.fields == self.node.fields)
+        return not isinstance(node, ast.A_Const) and deparse(node) == self.text
+
+
+def _argument(text: str) -> _Argument:
+    node = parse_expression(text)
+    return _Argument(node, deparse(node))
+
+
+@dataclass(frozen=True)
 class Together:
     """Sums of a block that are one workload. members: their numbers among the block's aggregates, query by query."""
 
@@ -55,13 +74,13 @@ def recognise(items: Sequence[Any], aggregates: Sequence[Aggregate], fold: Fold)
     items: as the request gives them; aggregates: the same, validated.
     """
     found: dict[str, list[tuple[int, Span]]] = {}
-    written = cache(lambda text: deparse(parse_expression(text)))
+    argument_of = cache(_argument)
     for number, (item, aggregate) in enumerate(zip(items, aggregates, strict=True)):
         lattice = aggregate.lattice
         if aggregate.function != "sum" or lattice is None or not lattice.exact:
             continue
         parts = parts_of(item)
-        span = None if parts.get("parameters") else _span(parts, written, partial(_steps, lattice.step, fold))
+        span = None if parts.get("parameters") else _span(parts, argument_of, partial(_steps, lattice.step, fold))
         if span is not None:
             found.setdefault(lattice.sql, []).append((number, span))
     for _, sums in sorted(found.items(), key=lambda one: (-len(one[1]), one[0])):
@@ -99,16 +118,16 @@ def _edge(end: int | None, step: Fraction) -> Decimal | None:
     return None if end is None else Decimal(end * step.numerator) / Decimal(step.denominator)
 
 
-def _span(parts: Mapping[str, Any], written: Callable[[str], str], number: Number) -> Span | None:
+def _span(parts: Mapping[str, Any], argument_of: Callable[[str], _Argument], number: Number) -> Span | None:
     if set(parts) - _MEMBERS or parts.get("distinct") or not parts.get("argument"):
         return None
-    argument = written(str(parts["argument"]))
+    argument = argument_of(str(parts["argument"]))
     if parts.get("filter") is None:
         return Span()
     return _of(parse_expression(str(parts["filter"])), argument, number)
 
 
-def _of(node: Any, argument: str, number: Number) -> Span | None:
+def _of(node: Any, argument: _Argument, number: Number) -> Span | None:
     """The span of a condition on the argument alone; None for any other."""
     if isinstance(node, ast.BoolExpr) and node.boolop == enums.BoolExprType.AND_EXPR:
         whole = Span()
@@ -121,16 +140,16 @@ def _of(node: Any, argument: str, number: Number) -> Span | None:
     return _of_operator(node, argument, number) if isinstance(node, ast.A_Expr) else None
 
 
-def _of_operator(node: Any, argument: str, number: Number) -> Span | None:
-    if node.kind == enums.A_Expr_Kind.AEXPR_BETWEEN and deparse(node.lexpr) == argument:
+def _of_operator(node: Any, argument: _Argument, number: Number) -> Span | None:
+    if node.kind == enums.A_Expr_Kind.AEXPR_BETWEEN and argument.stands(node.lexpr):
         low, high = (number(one) for one in node.rexpr)
         return None if low is None or high is None else _ends(">=", low).within(_ends("<=", high))
     if node.kind != enums.A_Expr_Kind.AEXPR_OP or len(node.name) != 1 or node.name[0].sval not in _MIRROR:
         return None
     operator, left, right = node.name[0].sval, node.lexpr, node.rexpr
-    if left is not None and deparse(right) == argument:
+    if left is not None and argument.stands(right):
         operator, left, right = _MIRROR[operator], right, left
-    value = number(right) if left is not None and deparse(left) == argument else None
+    value = number(right) if left is not None and argument.stands(left) else None
     return None if value is None else _ends(operator, value)
 
 

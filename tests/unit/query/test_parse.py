@@ -319,3 +319,21 @@ def test_statements_have_no_size_limit_of_their_own() -> None:
     assert len(statements) == 2
     assert parse.deparse(parse_statements("select  a from t where b")[0].stmt) == "SELECT a FROM t WHERE b"
     assert [token.name for token in parse.scan("SELECT 1")] == ["SELECT", "ICONST"]
+
+
+def test_a_short_text_is_parsed_once_and_a_refused_one_is_refused_anew() -> None:
+    """Whoever asks again gets the tree of before, which nothing changes: neither compiling it nor writing it."""
+    text = "age > 41 AND sex = 'f'"
+    tree = parse_expression(text)
+    written, shown = parse.deparse(tree), repr(tree(skip_none=True))
+    parse.deparse(tree.args[0].lexpr)
+    assert parse_expression(text) is tree
+    assert (parse.deparse(tree), repr(tree(skip_none=True))) == (written, shown)
+    long = f"age > 41 AND note = '{'a' * parse.SHORT}'"
+    assert parse_expression(long) is not parse_expression(long)
+    refused = []
+    for _ in range(2):
+        with pytest.raises(DPError) as caught:
+            parse_expression("age > ")
+        refused.append(caught.value)
+    assert refused[0] is not refused[1]
