@@ -187,6 +187,19 @@ def test_it_costs_epsilon_once_and_again_nothing(alice: psycopg.Connection[Any])
 
 
 @pytest.mark.chance(fix_chance.laplace(2 * 2 / 30, 30, 3))
+def test_last_answer_tells_what_the_notice_says(alice: psycopg.Connection[Any]) -> None:
+    """For a program: how it was answered, what it cost, and the facts of the strategy; again, that it was free."""
+    call = "'wages', 'pay', '{100,400,900}', predicate => $$dept = 'b'$$, epsilon => 1.5"
+    read = "SELECT call, path, mechanism, charge, facts FROM dp.last_answer"
+    ask(alice, call)
+    name, path, mechanism, charge, facts = alice.execute(read).fetchone() or ()
+    assert (name, path, charge) == ("dp_sum_workload", "direct", {"epsilon": "1.5"})
+    assert mechanism and facts["workload"]
+    ask(alice, call)
+    again = alice.execute(read).fetchone() or ()
+    assert again[1:4] == ("cache", mechanism, {}) and again[4]["workload"] == facts["workload"]
+
+
 def test_ranges_keep_their_own_sides(cluster: Cluster, alice: psycopg.Connection[Any]) -> None:
     """[a, b) and (a, b] differ by 200 rows at 200. At epsilon 30, counts may be off by 30."""
     rows = ask_all(
