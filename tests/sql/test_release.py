@@ -43,7 +43,7 @@ def alice(cluster: Cluster) -> Iterator[Connection]:
 
 
 def family(conn: Connection, query: str, grid: str, more: str = SHARP, name: str | None = None) -> list[Row]:
-    name = f"f{zlib.crc32(query.encode())}" if name is None else name  # one name, one query
+    name = f"{conn.info.user}_{zlib.crc32(query.encode())}" if name is None else name  # one name, one query
     call = f"dp.dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g${', ' if more else ''}{more})"
     return conn.execute(f"SELECT * FROM {call}").fetchall()
 
