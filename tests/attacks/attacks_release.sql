@@ -1,9 +1,9 @@
 -- Families of queries, bent into oracles: the same form as attacks.sql.
 
 == release, a family of counts | all ok | charged <=1
-SELECT * FROM dp_release_numeric('f1', 'SELECT count(*) FROM people WHERE sex = $1 AND age > -8', '{f,m}', epsilon => 0.01)
+SELECT * FROM dp_release_numeric('f1', 'SELECT count(*) FROM people WHERE sex = $1 AND age > -81', '{f,m}', epsilon => 0.01)
 == release, sums of both signs | all ok | charged <=1
-SELECT * FROM dp_release_numeric('f2', 'SELECT sum(CASE WHEN sex = ''f'' THEN age ELSE 0 - age END) FROM people WHERE sex <> $1', '{f,m}', epsilon => 0.01)
+SELECT * FROM dp_release_numeric('f2', 'SELECT sum(CASE WHEN sex = ''f'' THEN age ELSE 0 - age END) FROM people WHERE sex <> $1 AND age > -71', '{f,m}', epsilon => 0.01)
 == release, a grid that reads rows | all DP003 | charged 0
 SELECT * FROM dp_release_numeric('f3', 'SELECT count(*) FROM people WHERE age = $1', ARRAY['(SELECT max(age) FROM people)'], epsilon => 0.01)
 == release, a constant that reads rows | all DP003 | charged 0
@@ -13,7 +13,7 @@ SELECT * FROM dp_release_numeric('f5', 'SELECT count(*) FROM people WHERE 1 / (a
 == release, a query that closes the statement | all DP003 | charged 0
 SELECT * FROM dp_release_numeric('f6', 'SELECT count(*) FROM people WHERE sex = $1; SELECT * FROM people', '{f}', epsilon => 0.01)
 == release, a grid of a quote | all ok/DP003 | charged <=1
-SELECT * FROM dp_release_numeric('f7', 'SELECT count(*) FROM people WHERE sex = $1 AND age > -9', ARRAY['f'' OR true --', 'f\"},{', E'\\'], epsilon => 0.01)
+SELECT * FROM dp_release_numeric('f7', 'SELECT count(*) FROM people WHERE sex = $1 AND age > -91', ARRAY['f'' OR true --', 'f\"},{', E'\\'], epsilon => 0.01)
 == release, a column without a domain | all DP003/DP004 | charged 0
 SELECT * FROM dp_release_numeric('f8', 'SELECT count(*) FROM people WHERE score = $1', '{1}', epsilon => 0.01)
 == release, a name that is none | all DP005 | charged 0

@@ -82,6 +82,7 @@ class Families(Answerer):
     """
 
     name = "family"
+    advises = False  # a question that is refused is no nearer to one of a family than to any other
 
     def __init__(self, execute: Execute, texts: Texts, left: Callable[[Request, str], Left]) -> None:
         self._execute, self._texts, self._left = execute, texts, left
@@ -139,7 +140,8 @@ def instead(request: Request, answerers: Iterable[Answerer], plan: Callable[[Req
     try:
         return plan(request)
     except DPError as error:
-        said = [f"{name.capitalize()} does not answer it: {why}." for name, why in unused(request, answerers).items()]
+        advisers = [one for one in answerers if one.advises]
+        said = [f"{name.capitalize()} does not answer it: {why}." for name, why in unused(request, advisers).items()]
         if not said:
             raise
         hint = " ".join([error.hint or "", *said]).strip()

@@ -142,10 +142,12 @@ class Task(Protocol[A]):
 class Answerer(Protocol):
     """Another way to answer a block than its own draw, which is asked first. engine/answerers.py lists them.
 
-    name: its member in what dp_plan says; capitalised, its name in a HINT.
+    name: its member in what dp_plan says; capitalised, its name in a HINT. advises: whether a refusal's HINT tells why
+    it did not answer.
     """
 
     name: str
+    advises: bool = True
 
     def reply(self, request: Request, request_id: str, who: str, sent: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer document; None where the question is not its own. `PaidFor` after something was paid.

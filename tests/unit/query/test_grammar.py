@@ -12,7 +12,7 @@ from pg_epsilon.errors import DPError
 from pg_epsilon.query import context, expression
 from pg_epsilon.query.context import READ, Context
 from pg_epsilon.query.expression import Scope, compile_expression
-from pg_epsilon.query.parse import ast, enums, parse_expression
+from pg_epsilon.query.parse import _parsed, ast, enums, parse_expression  # of `_parsed` each tree is its own
 from pg_epsilon.query.types import Term
 
 NODES = [
@@ -101,7 +101,7 @@ def test_every_field_that_no_handler_reads_is_refused_when_set(scope: Scope, kin
     values = [value for value in _strange(kind.__slots__[name]) if value not in allowed]  # type: ignore[attr-defined]
     assert values
     for value in values:
-        root = parse_expression(SAMPLES[kind])
+        root = _parsed(SAMPLES[kind])
         node = _find(root, kind)
         setattr(node, name, value)
         with pytest.raises(DPError) as caught:
@@ -144,7 +144,7 @@ def test_every_operator_kind_is_supported_or_refused(scope: Scope, kind: Any) ->
         assert parse_expression(text).kind == kind
         assert isinstance(compile_expression(text, scope, fold).sql, str)
         return
-    root = parse_expression("age = 1")
+    root = _parsed("age = 1")
     root.kind = kind
     with pytest.raises(DPError) as caught:
         expression.compile_node(_context(scope, root), root)
@@ -166,7 +166,7 @@ def test_every_member_of_the_other_enums_is_supported_or_refused(scope: Scope, k
     accepted: set[str] = set()
     members = list(getattr(enums, kind.__slots__[slot].c_type))
     for member in members:
-        root = parse_expression(SAMPLES[kind])
+        root = _parsed(SAMPLES[kind])
         node = _find(root, kind)
         setattr(node, slot, member)
         try:
