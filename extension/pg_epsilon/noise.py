@@ -70,7 +70,14 @@ class NoiseSource(Protocol):
         ...
 
     def select_in_runs(
-        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+        self,
+        sizes: Sequence[int],
+        scores: Sequence[Number],
+        *,
+        sensitivity: Number,
+        epsilon: Number,
+        label: str,
+        name: Callable[[int], int] | None = None,
     ) -> int:
         """The same over sum(sizes) candidates, the first sizes[0] of score scores[0] and so on."""
         ...
@@ -140,12 +147,21 @@ class Noise:
         return self.select_in_runs([1] * len(scores), scores, sensitivity=sensitivity, epsilon=epsilon, label=label)
 
     def select_in_runs(
-        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+        self,
+        sizes: Sequence[int],
+        scores: Sequence[Number],
+        *,
+        sensitivity: Number,
+        epsilon: Number,
+        label: str,
+        name: Callable[[int], int] | None = None,
     ) -> int:
         """Exponential mechanism over sum(sizes) candidates in a row, the first sizes[0] of score scores[0] and so on.
 
         Candidate i is returned with probability exactly proportional to exp(epsilon * its score / 2 sensitivity). The
-        number of candidates must be public and at least 1; how they fall into runs of one score may be private.
+        number of candidates must be public and at least 1; how they fall into runs of one score may be private. name:
+        where their order is private too, what the candidate at a place is to whoever is told of it; nothing is drawn
+        by it, and an audit compares outcomes of neighbours by it.
         sensitivity > 0: the largest change of any one score that one unit can cause, in units of the scores.
         epsilon in (0, 1000]: the log-odds of any two outcomes move by at most epsilon (so pure epsilon and, the
         mechanism being epsilon-bounded-range, a*epsilon^2/8 at order a; composition.md §4, row 3).

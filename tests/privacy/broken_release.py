@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pg_epsilon.release import cells, choice, masses
+from pg_epsilon.mechanisms import mwem
+from pg_epsilon.mechanisms.mwem import LATTICE
+from pg_epsilon.release import algorithm2, cells, choice, iterated, masses
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -51,4 +53,39 @@ def cells_with_rows_alone(replace: Replace) -> None:
     replace(cells, "core", core)
 
 
-CONTROLS = {one.__name__: one for one in (whole_at_both_steps, one_row_a_user, every_row_counts, cells_with_rows_alone)}
+def exact_scale(replace: Replace) -> None:
+    """The number of rows is not public, and is used as if it were (numeric-release.md §1)."""
+
+    def draw_mass(algorithm: Any, rows: int, noise: Any, label: str) -> int:
+        return max(1, rows) << LATTICE
+
+    replace(algorithm2.Algorithm2, "draw_mass", draw_mass)
+
+
+def exact_error(replace: Replace) -> None:
+    """The largest error is told without noise (numeric-release.md §4.1)."""
+
+    def draw_worst(algorithm: Any, truth: Any, weights: Any, noise: Any, label: str) -> int:
+        return mwem.worst(truth, weights, algorithm.places)
+
+    replace(algorithm2.Algorithm2, "draw_worst", draw_worst)
+
+
+def rows_twice_in_the_rounds(replace: Replace) -> None:
+    """Every row has two units of mass, and rounds are calibrated for one (numeric-release.md §13, 2)."""
+    sound = iterated.histogram
+    replace(iterated, "histogram", lambda cube, how: 2 * sound(cube, how))
+
+
+CONTROLS = {
+    one.__name__: one
+    for one in (
+        whole_at_both_steps,
+        one_row_a_user,
+        every_row_counts,
+        cells_with_rows_alone,
+        exact_scale,
+        exact_error,
+        rows_twice_in_the_rounds,
+    )
+}

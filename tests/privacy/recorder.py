@@ -56,11 +56,20 @@ class Recorder:
         return self._note("select", label, scores, sensitivity, epsilon, scale, draw)[0]
 
     def select_in_runs(
-        self, sizes: Sequence[int], scores: Sequence[Number], *, sensitivity: Number, epsilon: Number, label: str
+        self,
+        sizes: Sequence[int],
+        scores: Sequence[Number],
+        *,
+        sensitivity: Number,
+        epsilon: Number,
+        label: str,
+        name: Callable[[int], int] | None = None,
     ) -> int:
-        """Noted candidate by candidate: how they fall into runs is private, their number is not."""
+        """Noted candidate by candidate, in the order of their names: how they fall into runs is private."""
         each = [score for size, score in zip(sizes, scores, strict=True) for _ in range(size)]
-        return self.select(each, sensitivity=sensitivity, epsilon=epsilon, label=label)
+        order = sorted(range(len(each)), key=name)
+        found = self.select([each[place] for place in order], sensitivity=sensitivity, epsilon=epsilon, label=label)
+        return order[found]
 
     def ladder(
         self, exact: Sequence[Sequence[int]], thresholds: Sequence[int], *, weight: Number, epsilon: Number, label: str

@@ -27,6 +27,9 @@ def asked_of(query: str, grid: str, budget: str) -> str:
     return f"dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g$, {budget})"
 
 
+ITERATED = "epsilon => 1, mechanism => 'alg2'"
+ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
+BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
@@ -41,16 +44,22 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "DP005", asked_of("SELECT sum(age) FROM audit.pay WHERE day >= $1", "{2024-01-09}", "epsilon => 1")),
         (A, "DP004", asked_of("SELECT sum(score) FROM audit.pay WHERE stage = $1", "{red}", "epsilon => 1")),
         (A, "DP001", asked_of("SELECT sum(age) FROM audit.pay WHERE ward = $1", "{north}", "epsilon => 50")),
+        (A, "direct", asked_of(BY_WARD, "{{north,red},{south,red}}", ITERATED)),
+        (A, "cache", asked_of(BY_WARD, "{{south,red},{north,red}}", ITERATED)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE stage = $1", "{red,amber}", ITERATED)),
+        (A, "direct", asked_of(ALL, "{red}", ITERATED)),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku <> $1", "{s1}", "epsilon => 2")),
         (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku = $1", "{s3}", "epsilon => 2")),
         (A, "DP004", asked_of("SELECT count(*) FROM audit.hit WHERE weight = $1", "{3}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku = $1", "{s1,s2,s3}", ITERATED)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.sample WHERE lab = $1", "{a}", "rho => 0.02")),
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{b}", ITERATED)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
@@ -64,6 +73,10 @@ CAUGHT = [
     ("trade", "one_row_a_user", "sensitivity", 0),
     ("trade", "every_row_counts", "sensitivity", 1),
     ("web", "one_row_a_user", "sensitivity", 0),
+    ("trade", "one_row_a_user", "sensitivity", 4),
+    ("pay", "exact_scale", "statements", 11),
+    ("pay", "exact_error", "statements", 14),
+    ("pay", "rows_twice_in_the_rounds", "sensitivity", 11),
 ]
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pg_epsilon.mechanisms.waiting import check_for_cancel
 from pg_epsilon.noise import NoiseSource
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -201,17 +202,24 @@ def select(errors: Array, picked: Sequence[int], setting: Setting, noise: NoiseS
     places = np.flatnonzero(left)
     units = floored(errors[places], setting.sensitivity)
     values, sizes = _runs(units)
-    drawn = noise.select_in_runs(
-        sizes.tolist(),
-        values.tolist(),
-        sensitivity=1 << SCORE_BITS,
-        epsilon=setting.eps0 / 2,
-        label=label,
-    )
     ends = np.cumsum(sizes)
-    run = int(np.searchsorted(ends, drawn, side="right"))
-    inside = drawn - int(ends[run] - sizes[run])
-    return int(places[np.flatnonzero(units == values[run])[inside]])
+
+    def name(place: int) -> int:
+        """The query at a place of the row: those of one score stand together, in their own order."""
+        run = int(np.searchsorted(ends, place, side="right"))
+        inside = place - int(ends[run] - sizes[run])
+        return int(places[np.flatnonzero(units == values[run])[inside]])
+
+    return name(
+        noise.select_in_runs(
+            sizes.tolist(),
+            values.tolist(),
+            sensitivity=1 << SCORE_BITS,
+            epsilon=setting.eps0 / 2,
+            label=label,
+            name=name,
+        )
+    )
 
 
 def _runs(units: Array) -> tuple[Array, Array]:
@@ -262,6 +270,7 @@ def run(
     """
     done: list[Measured] = []
     for turn in range(min(rounds, len(truth))):
+        check_for_cancel()
         done.append(one_round(weights, truth, done, setting, noise, f"{label} round {turn + 1}"))
         weights.learn(done[-1])
     return done

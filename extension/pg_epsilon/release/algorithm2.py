@@ -24,7 +24,7 @@ from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS, Array, Measured, Setting, Weights
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release.candidates import MASS_BITS, Family
-from pg_epsilon.release.rounds import Shares, eps0_of, rounds_auto
+from pg_epsilon.release.rounds import MOST_ROUNDS, Shares, eps0_of, rounds_auto
 
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
@@ -79,7 +79,8 @@ class Plan:
 
     shares: epsilon's parts. delta: >= 0, of the rounds. max_rows: no more rows are in the table.
     rounds: T; None: chosen from the released scale (§0.0). scale: n where it is declared or bought;
-    else None, and shares.scale > 0 buys it. kappa: rows that one unit has at most.
+    else None, and shares.scale > 0 buys it. kappa: rows that one unit has at most. most: rounds that
+    may be chosen.
     """
 
     shares: Shares
@@ -90,6 +91,7 @@ class Plan:
     kappa: int = 1
     sweeps: int = SWEEPS
     places: int | None = None
+    most: int = MOST_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ class Algorithm2:
         if self.plan.rounds is not None:
             return min(self.plan.rounds, self.family.count)
         budget, delta = self.plan.shares.rounds, self.plan.delta
-        return rounds_auto(budget, delta, mass / (1 << LATTICE), self.family.cells, self.family.count)
+        size = mass / (1 << LATTICE)
+        return rounds_auto(budget, delta, size, self.family.cells, self.family.count, self.plan.most)
 
     def setting(self, rounds: int) -> Setting:
         eps0 = eps0_of(self.plan.shares.rounds, self.plan.delta, rounds)

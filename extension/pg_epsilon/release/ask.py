@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -16,13 +20,16 @@ from pg_epsilon.query.kinds import Head
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.template import Condition, Template, read
 
-MECHANISMS = ("auto", "cells")
+ALG2 = "alg2"
+MECHANISMS = ("auto", "cells", ALG2)
+MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
 MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of its classes, times classes
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous"})
+_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"})
+OPTIONS = "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}'; other mechanisms have none."
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
 
@@ -35,12 +42,43 @@ class Masks:
 
 
 @dataclass(frozen=True)
+class Sets:
+    """The different sets of classes that queries read, each by its masks, sorted; and the number of each query's."""
+
+    different: tuple[tuple[str, ...], ...]
+    of: tuple[int, ...]
+
+    @classmethod
+    def of_masks(cls, masks: Sequence[Masks]) -> Sets:
+        each = list(zip(*([one.different[place] for place in one.of] for one in masks), strict=True))
+        different = sorted(set(each))
+        numbers = {one: number for number, one in enumerate(different)}
+        return cls(tuple(different), tuple(numbers[one] for one in each))
+
+    def digest(self) -> str:
+        """The same of grids with the same sets."""
+        whole = sha256()
+        for one in self.different:
+            whole.update((" ".join(one) + ";").encode())
+        return whole.hexdigest()
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of Algorithm 2. rounds: None: chosen. share: of alpha~, a number of rows is few if it is at most that
+    (numeric-release.md §0.0)."""
+
+    rounds: int | None = None
+    share: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
 class Family:
     """A declared family of queries; all of it is public.
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once.
+    simultaneous: the bars of all queries hold at once. mechanism: cells or alg2.
     """
 
     name: str
@@ -50,14 +88,24 @@ class Family:
     masks: tuple[Masks, ...]
     grid: tuple[tuple[str, ...], ...]
     simultaneous: bool
+    mechanism: str = "cells"
+    options: Options = Options()
+
+    @cached_property
+    def sets(self) -> Sets:
+        return Sets.of_masks(self.masks)
 
     @property
     def classes(self) -> int:
         return prod(axis.size for axis in self.axes)
 
     def canonical(self) -> dict[str, Any]:
-        """What is drawn: cells, whatever the grid; the request's aggregate says of which value."""
-        return {"classes": [axis.key.canonical() for axis in self.axes], "mechanism": "cells"}
+        """What is drawn; the request's aggregate says of which value. Cells are, whatever the grid."""
+        classes = [axis.key.canonical() for axis in self.axes]
+        if self.mechanism != ALG2:
+            return {"classes": classes, "mechanism": "cells"}
+        rounds = self.options.rounds
+        return {"classes": classes, "mechanism": ALG2, "queries": self.sets.digest(), "rounds": rounds}
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -102,7 +150,22 @@ def compile_family(head: Head) -> Family | None:
         masks,
         rows,
         given.get("simultaneous") is not False,
+        ALG2 if mechanism == ALG2 else "cells",
+        _options(given.get("options"), mechanism),
     )
+
+
+def _options(given: Any, mechanism: str) -> Options:
+    """The member "options". DP005 for what the mechanism has not."""
+    found = members.mapping(given or {}, "options")
+    if set(found) - ({"rounds", "threshold_share"} if mechanism == ALG2 else set()):
+        raise DPError(OUT_OF_RANGE, "unknown options of the mechanism", OPTIONS)
+    rounds, share = found.get("rounds"), found.get("threshold_share", 1)
+    if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):
+        raise DPError(OUT_OF_RANGE, f"rounds is a whole number from 1 to {MOST_ROUNDS}", OPTIONS)
+    if type(share) not in (int, float, Decimal) or not 0 < share <= 1:
+        raise DPError(OUT_OF_RANGE, "threshold_share is above 0 and at most 1", OPTIONS)
+    return Options(rounds, Fraction(str(share)))
 
 
 def _name(text: str) -> str:

@@ -31,6 +31,10 @@ class Cells:
     noise: Additive
 
     @property
+    def mechanism(self) -> str:
+        return f"split cells ({'discrete Gaussian' if self.noise.rho else 'discrete Laplace'})"
+
+    @property
     def width(self) -> int:
         """How many integers are read: one, which is the statement's text."""
         return 1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
+from pg_epsilon.release import iterated
 from pg_epsilon.release.answers import Answer, Noise, counted, summed, sums_of
-from pg_epsilon.release.ask import Family
+from pg_epsilon.release.ask import ALG2, Family
 from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.iterated import Iterated, iterate
 from pg_epsilon.release.masses import Values
+from pg_epsilon.release.shown import description
 from pg_epsilon.release.statement import statement
 
 MOST_CELLS = 4_000_000
@@ -31,7 +35,7 @@ UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declar
 class Released:
     """The estimator of a release: its rows are shown by `rows`, and there is no single value."""
 
-    measure: Cells
+    measure: Cells | Iterated
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -39,7 +43,7 @@ class Released:
 
     @property
     def mechanism(self) -> str:
-        return f"split cells ({'discrete Gaussian' if self.measure.noise.rho else 'discrete Laplace'})"
+        return self.measure.mechanism
 
     def present(self, raw: Sequence[int]) -> str | None:
         return None
@@ -57,6 +61,8 @@ class Released:
 def choose(request: Request, family: Family) -> Choice:
     """The one choice of a family. DP004 without a cap on a user's rows, DP005 for too many cells or another budget."""
     budget, units = request.budget, _units(request)
+    if family.mechanism == ALG2 and budget.kind != "epsilon":
+        raise DPError(OUT_OF_RANGE, "Algorithm 2 takes epsilon", "dp_release_numeric(..., epsilon => 1)")
     if budget.kind == "accuracy":
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
@@ -70,9 +76,13 @@ def choose(request: Request, family: Family) -> Choice:
             "Compare fewer columns with parameters, or ask the owner for coarser domains.",
         )
     _check_work(family, of_class)
-    whole = values.whole if values is not None else 1
-    share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
-    measure = Cells(family.classes, values, share.additive(units * whole))
+    measure: Cells | Iterated
+    if family.mechanism == ALG2:
+        measure = iterate(family, values, Fraction(budget.epsilon or 0), units, rows)
+    else:
+        share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
+        whole = values.whole if values is not None else 1
+        measure = Cells(family.classes, values, share.additive(units * whole))
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
@@ -108,11 +118,14 @@ def _units(request: Request) -> int:
 
 def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decimal) -> list[list[Any]]:
     """Of each query of the grid, in its order: parameters, answer, unbiased, low, high, below_resolution."""
-    if not isinstance(measure, Cells):
+    if isinstance(measure, Iterated):
+        found = iterated.rows(raw, measure, family, 1 - Fraction(confidence))
+    elif isinstance(measure, Cells):
+        miss = float(1 - confidence) / (len(family.grid) if family.simultaneous else 1)
+        found = [_shown(one) for one in answers(raw, measure, family, miss)]
+    else:
         raise ValueError("not a release")
-    miss = float(1 - confidence) / (len(family.grid) if family.simultaneous else 1)
-    found = answers(raw, measure, family, miss)
-    return [[_array(asked), *_shown(one)] for asked, one in zip(family.grid, found, strict=True)]
+    return [[_array(asked), *one] for asked, one in zip(family.grid, found, strict=True)]
 
 
 def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> list[Answer]:
@@ -132,6 +145,15 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
     return list(summed(type(sums)(sums.cells[:, : len(steps)], sums.classes), steps, noise, miss))
 
 
+def stored(measure: Measure, family: Family) -> dict[str, Any]:
+    """What is stored beside the integers, for the weighted table (shown.py)."""
+    if isinstance(measure, Iterated):
+        return iterated.description(measure, family)
+    if not isinstance(measure, Cells):
+        raise ValueError("not a release")
+    return description(measure, family)
+
+
 def noise_of(measure: Cells) -> Noise:
     """The noise of each cell, in rows."""
     grain = 1.0 / measure.values.whole if measure.values is not None else 1.0
@@ -141,8 +163,13 @@ def noise_of(measure: Cells) -> Noise:
     return Noise(own.l1 / float(own.epsilon or 1) * grain, False, grain)
 
 
-def told(measure: Measure, family: Family) -> tuple[dict[str, Any], str]:
-    """(Facts, a sentence for the NOTICE) of a release. Facts are stored with it: none of them is of a grid."""
+def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[dict[str, Any], str]:
+    """(Facts, a sentence for the NOTICE) of a release; raw: None beforehand.
+
+    Facts are stored with it: of cells none is of a grid.
+    """
+    if isinstance(measure, Iterated):
+        return iterated.told(measure, family, raw)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     noise, values = noise_of(measure), measure.values

@@ -34,6 +34,8 @@ def description(measure: Cells, family: Family) -> dict[str, Any]:
 def table(stored: Mapping[str, Any], raw: Sequence[int]) -> dict[str, Any]:
     """Columns and rows of the weighted table: a class, a value of its, and how many rows it stands for.
 
+    stored: of `description`, or of iterated.py's, whose integers have some before the cells.
+
     value: 1 in a release of counts; None of the rows without one. The weights of a class count its rows, times their
     values they add up to its sum; cells of at most LEAST deviations are left out, so that sums over the table have no
     bar.
@@ -42,10 +44,10 @@ def table(stored: Mapping[str, Any], raw: Sequence[int]) -> dict[str, Any]:
     cells = product(product(*domains), stored["values"])
     least, whole = LEAST * float(stored["deviation"]), int(stored["whole"])
     rows = []
-    for (keys, value), mass in zip(cells, raw, strict=True):
-        weight = mass / whole
+    for (keys, value), mass in zip(cells, raw[stored.get("head", 0) :], strict=True):
+        weight = round(mass / whole, _digits(least))
         if weight > least:
-            rows.append([*keys, _value(value), round(weight, _digits(least))])
+            rows.append([*keys, _value(value), weight])
     return {"columns": [*(name for name, _ in stored["classes"]), "value", "weight"], "rows": rows}
 
 

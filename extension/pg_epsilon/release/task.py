@@ -15,8 +15,7 @@ from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.ask import Family, compile_family, spelled_out
-from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.shown import description, table
+from pg_epsilon.release.shown import table
 
 
 class ReleaseTask(Task[Family]):
@@ -38,13 +37,11 @@ class ReleaseTask(Task[Family]):
         return (choose(request, asked),)
 
     def present(self, prepared: Prepared, asked: Family, raws: Raws, groups: Groups) -> Mapping[str, Any]:
-        from pg_epsilon.release.choice import rows
+        from pg_epsilon.release.choice import rows, stored
 
         measure = prepared.choices[0].estimator.measures[0]
-        if not isinstance(measure, Cells):
-            raise ValueError("not a release")
         found = rows(raws[0], measure, asked, prepared.request.confidence)
-        return {"release": {"rows": found, "stored": description(measure, asked)}}
+        return {"release": {"rows": found, "stored": stored(measure, asked)}}
 
     def kept(self, shown: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is everybody's: the grid is a question of who asked, and others are served the same release."""
@@ -60,5 +57,5 @@ class ReleaseTask(Task[Family]):
         asked = prepared.request.kinds["release"]
         if not isinstance(asked, Family):
             raise ValueError("not a release")
-        facts, sentence = told(prepared.choices[0].estimator.measures[0], asked)
+        facts, sentence = told(prepared.choices[0].estimator.measures[0], asked, raw)
         return Told({"release": facts}, [sentence])

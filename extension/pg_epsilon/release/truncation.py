@@ -166,25 +166,28 @@ def answer_all(
     rounding: Rounding,
     *,
     share: Fraction = Fraction(1),
+    sure: Fraction | None = None,
     profile: Profile = "product",
 ) -> Answers:
     """Answers and bars of all queries of a family from its released masses (units of 2^-places).
 
-    share: gamma in (0, 1], a count is few if it is at most gamma alpha. product: bars with
+    share: gamma in (0, 1], a count is few if it is at most gamma alpha. sure: what bars are made of in
+    place of alpha, for another confidence: a bar holds for any threshold. product: bars with
     c_thr(D~) + alpha, widened by what rounding may lose. paper: with 2 alpha, and no rounding
     (§0.0); the caller hides its bars where alpha has no slack.
     """
     unit = 2.0**-rounding.places
     limit = math.floor(share * alpha * (1 << rounding.places))
+    wide = float(alpha if sure is None else sure)
     queries = family.predicates.queries
     answer, low, high = (np.zeros(queries) for _ in range(3))
     thresholds = []
     for side, own in enumerate(_sides(family, family.evaluate(masses), limit)):
         thr, top = own.sizes[own.thr], own.sizes[own.tops]
         found = thr * own.at(own.values, own.thr) * unit
-        bottom, above = _bar(own, found, thr, top, float(alpha), unit, profile)
+        bottom, above = _bar(own, found, thr, top, wide, unit, profile)
         if profile == "product":
-            bottom, above = _widened(family, own, (bottom, above), thr, float(alpha), rounding)
+            bottom, above = _widened(family, own, (bottom, above), thr, wide, rounding)
         answer += -found if side else found
         low += -above if side else bottom
         high += -bottom if side else above

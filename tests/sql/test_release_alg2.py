@@ -1,0 +1,192 @@
+"""dp_release_numeric(mechanism => 'alg2') as installed (numeric-release.md §5): answers, bars, price, refusals."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import fix_chance
+from fix_cluster import Cluster, private_cluster, standard
+from fix_ledger import no_charge, one
+from fix_release import ADULT
+
+Connection = psycopg.Connection[Any]
+Row = tuple[list[str], float, None, float, float, bool]
+
+# Of all tests together, twenty families whose bars hold at once at SURE, and two hundred draws of noise.
+SURE = "0.999999999"
+pytestmark = pytest.mark.chance(fix_chance.union(20 * 1e-9, fix_chance.beyond(24, 200)))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with private_cluster() as running:
+        standard(running)
+        running.psql(ADULT, user="boss")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: Cluster) -> Iterator[Connection]:
+    with cluster.connect("alice", tcp=True) as conn:
+        conn.execute(f"SET dp.confidence = {SURE}")
+        yield conn
+
+
+def family(conn: Connection, query: str, grid: str, more: str = "epsilon => 20", name: str | None = None) -> list[Row]:
+    name = f"{conn.info.user}_{zlib.crc32(query.encode())}" if name is None else name  # one name, one query
+    call = f"dp.dp_release_numeric('{name}', $q${query}$q$, $g${grid}$g$, mechanism => 'alg2', {more})"
+    return conn.execute(f"SELECT * FROM {call}").fetchall()
+
+
+def truth(cluster: Cluster, sql: str) -> float:
+    with cluster.connect("boss") as conn:
+        return float(one(conn, sql) or 0)
+
+
+FAMILIES = {
+    "ranges of a sum": (
+        "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2",
+        ["{17,20}", "{17,90}", "{30,60}", "{60,30}", "{-5,200}"],
+        "SELECT sum(loss) FROM adult WHERE age BETWEEN greatest($1, 17) AND least($2, 90)",
+    ),
+    "counts by two columns": (
+        "SELECT count(*) FROM adult a WHERE a.age >= $1 AND a.edu = $2",
+        ["{17,hs}", '{40,"m\\"a"}', "{91,ba}"],
+        "SELECT count(*) FROM adult WHERE age BETWEEN $1 AND 90 AND edu = '$2'",
+    ),
+    "both signs, sets that are no ranges": (
+        "SELECT sum(price) FROM adult WHERE edu IN ($1, 'm\"a')",
+        ["{hs}", "{ba}"],
+        "SELECT sum(price) FROM adult WHERE edu IN ('$1', 'm\"a')",
+    ),
+    "NULL and NaN are 0": (
+        "SELECT sum(temp) FROM adult WHERE stage = $1 AND age > 30",
+        ["{red}", "{green}"],
+        "SELECT sum(least(temp, 100)) FROM adult WHERE stage = '$1' AND age > 30 AND temp <> 'NaN'",
+    ),
+    "negative alone": (
+        "SELECT sum(0 - loss) FROM adult WHERE stage = $1",
+        ["{red}", "{amber}"],
+        "SELECT sum(0 - loss) FROM adult WHERE stage = '$1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bars_hold_the_truth(cluster: Cluster, alice: Connection, name: str) -> None:
+    query, grid, plain = FAMILIES[name]
+    found = family(alice, query, "{" + ",".join(grid) + "}")
+    assert [row[0] for row in found] == [one(alice, "SELECT %s::text[]", asked) for asked in grid]
+    for row in found:
+        sql = plain
+        for number, value in enumerate(row[0], 1):
+            sql = sql.replace(f"${number}", value)
+        true = truth(cluster, sql)
+        assert row[3] <= true + 1e-9 and true - 1e-9 <= row[4], (row, true)
+        assert row[2] is None and (not row[5] or row[1] == 0)
+
+
+def test_many_rounds_at_a_large_epsilon_come_near(cluster: Cluster, alice: Connection) -> None:
+    """The bars say something: that they hold is no matter of their width."""
+    ages = ",".join(f"{{{low},{low + 9}}}" for low in range(20, 80, 10))
+    query = "SELECT count(*) FROM adult WHERE age BETWEEN $1 AND $2"
+    found = family(alice, query, "{" + ages + "}", """epsilon => 100, options => '{"rounds": 12}'""")
+    for row in found:
+        true = truth(cluster, query.replace("$1", row[0][0]).replace("$2", row[0][1]))
+        assert row[1] == pytest.approx(true, abs=60) and row[4] - row[3] < 150 < true
+
+
+def test_one_price_for_the_same_sets_of_classes(cluster: Cluster, alice: Connection) -> None:
+    """Another spelling, order or repetition of the grid is the same question; another set is not."""
+    query = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2 AND price > 1"
+    first = family(alice, query, "{{17,20},{17,90}}", "epsilon => 2")
+    assert one(alice, "SELECT charge FROM dp.last_answer") == {"epsilon": "2"}
+    with no_charge(cluster):
+        again = family(alice, query, "{{017,90},{17,20},{3,20}}", "epsilon => 2")
+        looser = family(alice, query, "{{17,20}, {17,90}}", """epsilon => 2, options => '{"threshold_share": 0.5}'""")
+    assert [row[1:] for row in again] == [first[1][1:], first[0][1:], first[0][1:]]
+    assert [row[0] for row in looser] == [row[0] for row in first]
+    before = one(alice, "SELECT count(*) FROM dp.spending")
+    family(alice, query, "{{18,20},{17,90}}", "epsilon => 2")
+    assert one(alice, "SELECT count(*) FROM dp.spending") == before + 1
+
+
+def test_answers_do_not_depend_on_the_confidence(cluster: Cluster, alice: Connection) -> None:
+    query, grid = "SELECT sum(loss) FROM adult WHERE age >= $1", "{17,40,60}"
+    sure = family(alice, query, grid, "epsilon => 2")
+    with cluster.connect("alice", tcp=True) as conn, no_charge(cluster):
+        usual = family(conn, query, grid, "epsilon => 2")
+    assert [row[1] for row in usual] == [row[1] for row in sure]
+    assert all(wide[4] - wide[3] > row[4] - row[3] for wide, row in zip(sure, usual, strict=True))
+
+
+def test_what_is_said_of_it(cluster: Cluster, alice: Connection) -> None:
+    call = "dp.dp_release_numeric{}('said', 'SELECT sum(price) FROM adult WHERE age = $1', '{{20,30}}', epsilon => 5,"
+    with no_charge(cluster):
+        plan = one(alice, f"SELECT dp.dp_plan({call.format('_request')} mechanism => 'alg2'))")
+    assert plan["charge"]["worst"] == {"epsilon": "5"}
+    # ages; steps of 1/128 up to 8 and down to 4, and 0; of each step a count and a sum, of two queries
+    facts = {"classes": 74, "cells": 74 * 22, "candidates": 2 * 2 * 21}
+    assert {name: plan["release"][name] for name in facts} == facts
+    assert "2 queries by Algorithm 2 from 1628 weights of 74 classes" in plan["text"]
+    alice.execute(f"SELECT {call.format('')} mechanism => 'alg2')")
+    found = one(alice, "SELECT facts FROM dp.last_answer")["release"]
+    assert {name: found[name] for name in facts} == facts
+    assert 1 <= found["rounds"] <= 84 and found["alpha"] > 0
+    assert found["rows"] == pytest.approx(truth(cluster, "SELECT count(*) FROM adult WHERE age <= 90"), abs=240)
+    assert one(alice, "SELECT mechanism FROM dp.last_answer") == "Algorithm 2 (multiplicative weights)"
+
+
+def test_release_is_shown_again_as_a_weighted_table(cluster: Cluster, alice: Connection) -> None:
+    family(alice, "SELECT sum(loss) FROM adult WHERE stage = $1", "{red,green}", "epsilon => 7", name="secretive")
+    shown = one(alice, "SELECT dp.dp_shown((SELECT request_id FROM dp.last_answer))")["release"]
+    assert "secretive" not in json.dumps(shown)
+    assert shown["columns"] == ["stage", "value", "weight"]
+    assert {row[0] for row in shown["rows"]} == {"red", "amber", "green"}
+    assert {row[1] for row in shown["rows"]} <= {0, *(2**i for i in range(7))}
+    assert 0 < sum(row[2] for row in shown["rows"]) < 6400
+
+
+def test_users_are_capped(alice: Connection) -> None:
+    """Of each of 300 users 4 of 10 rows count."""
+    found = family(alice, "SELECT count(*) FROM visit WHERE ward <> $1", "{x}", "epsilon => 100")
+    assert found[0][1] == pytest.approx(1200, abs=60)
+    facts = json.dumps(one(alice, "SELECT facts FROM dp.last_answer"))
+    assert "at most 4 rows of each unit are in it" in facts
+
+
+REFUSED = [
+    ("SELECT count(*) FROM visit WHERE ward = $1", "{n}", "rho => 1", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"rounds": 0}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"rounds": true}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"rounds": 3}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"sweeps": 3}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": "1"}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": 1.5}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "options => '[1]'", "DP003"),
+    ("SELECT count(*) FROM loose WHERE ward = $1", "{n}", "epsilon => 1", "DP004"),
+    ("SELECT count(*) FROM adult WHERE age = $1 AND born = $2 AND price = $3", "{{20,2024-01-02,1}}", "", "DP005"),
+]
+
+
+@pytest.mark.parametrize(("query", "grid", "more", "sqlstate"), REFUSED)
+def test_refusals_cost_nothing(
+    cluster: Cluster, alice: Connection, query: str, grid: str, more: str, sqlstate: str
+) -> None:
+    with no_charge(cluster), pytest.raises(psycopg.Error) as error:
+        family(alice, query, grid, more or "epsilon => 1")
+    assert error.value.sqlstate == sqlstate
+    assert error.value.diag.message_hint
+
+
+def test_cells_have_no_options(cluster: Cluster, alice: Connection) -> None:
+    call = "SELECT dp.dp_release_numeric('o', 'SELECT count(*) FROM adult WHERE age = $1', '{20}', epsilon => 1,"
+    with no_charge(cluster), pytest.raises(psycopg.Error) as error:
+        alice.execute(f"""{call} options => '{{"rounds": 3}}')""")
+    assert error.value.sqlstate == "DP005"
