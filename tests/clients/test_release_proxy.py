@@ -73,6 +73,28 @@ def test_the_price_is_said_before_and_after(stack: Stack, alice: Connection) -> 
     assert "all bars hold at once" in notice
 
 
+def test_algorithm_2(stack: Stack, alice: Connection) -> None:
+    """Released by the proxy's call; its grid answers plain SQL, and the cells of another family what is beside it."""
+    query = "SELECT count(*) FROM people WHERE sex = $1 AND age > 30"
+    call = f"dp_release_numeric('alg2_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.5, mechanism => 'alg2')"
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
+    assert "Algorithm 2 (multiplicative weights)" in plan and "mechanism => 'alg2')" in plan
+    found = alice.execute(f"SELECT * FROM {call}").fetchall()
+    with stack.cluster.connect() as root:
+        true = dict(root.execute("SELECT sex, count(*) FROM people WHERE age > 30 GROUP BY sex").fetchall())
+    for parameters, answer, unbiased, low, high, below in found:
+        assert low <= true.get(parameters[0], 0) <= high and unbiased is None
+        assert not below or answer == 0
+    with no_charge(stack.cluster):
+        own = alice.execute("SELECT count(*) FROM people WHERE sex = 'f' AND age > 30").fetchone()
+        grouped = alice.execute(
+            "SELECT sex, count(*) FROM people WHERE sex IN ('f', 'm') AND age > 30 GROUP BY sex"
+        ).fetchall()
+    assert own == (round(found[0][1]),)
+    assert {key: value for key, value in grouped if key in ("f", "m")} == {row[0][0]: round(row[1]) for row in found}
+
+
 @pytest.mark.parametrize(
     ("query", "grid", "sqlstate"),
     [

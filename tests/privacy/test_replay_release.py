@@ -48,6 +48,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(BY_WARD, "{{south,red},{north,red}}", ITERATED)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE stage = $1", "{red,amber}", ITERATED)),
         (A, "direct", asked_of(ALL, "{red}", ITERATED)),
+        (A, "family", "dp_sum('audit.pay', 'age', $q$ward = 'north' AND stage <> 'red'$q$, epsilon => 0.1)"),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -59,7 +60,7 @@ SESSIONS: dict[str, list[Question]] = {
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.sample WHERE lab = $1", "{a}", "rho => 0.02")),
-        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{b}", ITERATED)),
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab IN ($1)", "{b}", ITERATED)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),

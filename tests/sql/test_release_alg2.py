@@ -161,6 +161,74 @@ def test_users_are_capped(alice: Connection) -> None:
     assert "at most 4 rows of each unit are in it" in facts
 
 
+def path(conn: Connection) -> str:
+    return str(one(conn, "SELECT path FROM dp.last_answer"))
+
+
+def test_plain_questions_of_the_grid_are_free(cluster: Cluster, alice: Connection) -> None:
+    """What the call said, with its bar; a question that is not of the grid is paid for."""
+    query = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2 AND price > 2"
+    found = family(alice, query, "{{17,50},{30,60},{17,90}}", "epsilon => 20", "plain_alg2")
+    ask = "SELECT dp.dp_sum('adult', 'loss', $${} AND price > 2$$, epsilon => 0.5)"
+    with no_charge(cluster):
+        assert one(alice, ask.format("age <= 50")) == round(found[0][1])
+        assert path(alice) == "family"
+        assert one(alice, ask.format("age >= 30 AND NOT age > 60")) == round(found[1][1])
+        assert one(alice, "SELECT facts -> 'family' ->> 'name' FROM dp.last_answer") == "plain_alg2"
+        assert one(alice, ask.format("age > 95")) == 0
+        assert path(alice) == "family"
+    for other in ("age = 17", "age BETWEEN 17 AND 51"):
+        alice.execute(ask.format(other))
+        assert path(alice) == "direct"
+    assert alice.execute("SELECT dp.dp_count('adult', 'price > 2', epsilon => 0.5)").fetchall()
+    assert path(alice) == "direct"
+
+
+def test_bars_of_plain_questions_are_those_of_the_call(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT count(*) FROM adult WHERE edu = $1 AND age > 40"
+    found = family(alice, query, "{hs,ba}", "epsilon => 20", "bars_alg2")
+    document = {
+        "version": 1,
+        "keys": ["edu"],
+        "from": {"schema": "public", "name": "adult"},
+        "where": "edu IN ('hs', 'ba') AND age > 40",
+        "aggregates": ["count(*)"],
+        "bars": True,
+        "budget": {"epsilon": "0.5"},
+        "settings": one(alice, "SELECT dp.session_settings()"),
+    }
+    with no_charge(cluster):
+        answer = one(alice, "SELECT dp.dp_query(%s)", json.dumps(document))
+    got = {row[0]: (row[1], bar[0][:2]) for row, bar in zip(answer["rows"], answer["bars"], strict=True)}
+    for row in found:
+        value, (low, high) = got[row[0][0]]
+        assert int(value) == round(row[1])
+        assert int(low) == pytest.approx(row[3], abs=1) and int(high) == pytest.approx(row[4], abs=1)
+
+
+def test_others_are_not_served_from_a_grid_that_they_may_not_see(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT sum(loss) FROM adult WHERE stage = $1 AND price > 3"
+    family(alice, query, "{red}", "epsilon => 20", "hers")
+    with cluster.connect("bob", tcp=True) as bob:
+        bob.execute("SELECT dp.dp_sum('adult', 'loss', $$stage = 'red' AND price > 3$$, epsilon => 0.5)")
+        assert path(bob) == "direct"
+        assert one(bob, "SELECT queries FROM dp.families WHERE name = 'hers'") is None
+
+
+def test_a_name_is_one_mechanism_and_its_newest_grid(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT count(*) FROM adult WHERE age = $1 AND price > 4"
+    family(alice, query, "{20,30}", "epsilon => 5", "twice")
+    with no_charge(cluster), pytest.raises(psycopg.Error) as error:
+        alice.execute(f"SELECT dp.dp_release_numeric('twice', $q${query}$q$, '{{20}}', epsilon => 1)")
+    assert error.value.sqlstate == "DP005"
+    family(alice, query, "{40}", "epsilon => 5", "twice")
+    count = "SELECT dp.dp_count('adult', 'age = {} AND price > 4', epsilon => 0.5)"
+    with no_charge(cluster):
+        alice.execute(count.format(40))
+    alice.execute(count.format(20))
+    assert path(alice) == "direct"
+
+
 REFUSED = [
     ("SELECT count(*) FROM visit WHERE ward = $1", "{n}", "rho => 1", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"rounds": 0}'""", "DP005"),

@@ -49,7 +49,9 @@ class Member:
 
 def question(request: Request, family: Family) -> dict[str, Any]:
     """What a family is about, whatever the budget and the state of policy and data."""
+    weights = {"mechanism": family.mechanism} if family.mechanism != "cells" else {}
     return {
+        **weights,
         "from": request.source.sql,
         "where": sorted(term.sql for term in request.conjuncts),
         "aggregate": family.aggregate.canonical(),

@@ -16,10 +16,13 @@ from pg_epsilon.accounting.words import amounts_text
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.request import Request
+from pg_epsilon.release import iterated
 from pg_epsilon.release.ask import Family
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import noise_of
+from pg_epsilon.release.iterated import Iterated
 from pg_epsilon.release.members import digests, question, state
+from pg_epsilon.release.recalled import recorded
 from pg_epsilon.release.shown import description
 
 MOST_FAMILIES = 100  # of one analyst in one dataset
@@ -60,7 +63,7 @@ class Registry:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self._cells: dict[str, npt.NDArray[np.float64]] = {}
+        self._cells: dict[str, npt.NDArray[Any]] = {}
 
     def check(self, request: Request, who: str) -> None:
         """DP005 where the name of a family that is to be released is another one's, or one too many."""
@@ -82,18 +85,17 @@ class Registry:
                 "Use a name again for the same query, or ask the administrator: CALL dp.drop_family(dataset, name).",
             )
 
-    def enter(self, request: Request, measure: Cells, charges: Sequence[Charge], request_id: str, who: str) -> None:
+    def enter(
+        self, request: Request, measure: Cells | Iterated, charges: Sequence[Charge], request_id: str, who: str
+    ) -> None:
         """A release was given to who asked for it: its name stands for it from now on."""
         family = request.kinds["release"]
         if not isinstance(family, Family):
             raise ValueError("not a release")
-        noise = noise_of(measure)
         facts = {
-            **description(measure, family),
+            **_described(measure, family),
             "question": question(request, family),
             "state": state(request),
-            "cells": measure.released,
-            "noise": [noise.scale, noise.gaussian, noise.grain],
             "price": amounts_text(charges),
         }
         self._execute(
@@ -125,14 +127,26 @@ class Registry:
         args = [request.policy.dataset.name, name, list(numbers)]
         return bool(self._execute(_ARE_MEMBERS, ["text", "text", "int8[]"], args)[0]["found"])
 
-    def cells(self, request_id: str) -> npt.NDArray[np.float64]:
-        """The released integers; a backend remembers some."""
+    def cells(self, family: Published) -> npt.NDArray[Any]:
+        """The released integers, as doubles, or, of weights, as they are; a backend remembers some."""
+        request_id = family.request_id
         if request_id not in self._cells:
-            found = np.array(json.loads(self._execute(_RAW, ["uuid"], [request_id])[0]["raw"]), np.float64)
+            kind = np.int64 if "weights" in family.facts else np.float64
+            found = np.array(json.loads(self._execute(_RAW, ["uuid"], [request_id])[0]["raw"]), kind)
             while self._cells and sum(map(len, self._cells.values())) + len(found) > _KEPT:
                 self._cells.pop(next(iter(self._cells)))
             self._cells[request_id] = found
         return self._cells[request_id]
+
+
+def _described(measure: Cells | Iterated, family: Family) -> dict[str, Any]:
+    """How the released integers are read."""
+    if isinstance(measure, Iterated):
+        weights = {**iterated.description(measure, family), "weights": recorded(measure, family)}
+        return {**weights, "cells": measure.cells}
+    noise = noise_of(measure)
+    own = [noise.scale, noise.gaussian, noise.grain]
+    return {**description(measure, family), "cells": measure.released, "noise": own}
 
 
 @lru_cache(maxsize=64)

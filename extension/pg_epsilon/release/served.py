@@ -26,6 +26,7 @@ from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
 from pg_epsilon.release.everywhere import Everywhere
 from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest
+from pg_epsilon.release.recalled import recalled
 
 OUTSIDE = "rows of no declared class are left out"
 
@@ -63,11 +64,13 @@ def deviation(facts: Mapping[str, Any], member: Member) -> float:
 
 
 def served(
-    facts: Mapping[str, Any], cells: npt.NDArray[np.float64], member: Member, queries: int | None, miss: float
+    facts: Mapping[str, Any], cells: npt.NDArray[Any], member: Member, queries: int | None, miss: float
 ) -> Served:
     """One aggregate's answer from the released integers. miss: of all bars that hold together."""
     if not member.classes:
         return Served(member, Answer(0.0, 0.0, 0.0, 0.0, False), queries)
+    if "weights" in facts:
+        return Served(member, recalled(facts["weights"], cells, member.bits, miss), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
     own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain

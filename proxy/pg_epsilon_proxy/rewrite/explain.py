@@ -140,7 +140,9 @@ def _workload_call(request: Mapping[str, Any]) -> str:
 def _release_call(asked: Mapping[str, Any]) -> str:
     """dp_release_numeric, with the size of its grid in place of it."""
     name, query, grid = str(asked.get("name")), str(asked.get("query")), asked.get("grid") or []
-    return f"dp_release_numeric({_quoted(name)}, {_quoted(query)}, grid => [{len(grid)} rows])"
+    mechanism = str(asked.get("mechanism") or "auto")
+    more = f", mechanism => {_quoted(mechanism)}" if mechanism != "auto" else ""
+    return f"dp_release_numeric({_quoted(name)}, {_quoted(query)}, grid => [{len(grid)} rows]{more})"
 
 
 def answered_from(request: Mapping[str, Any]) -> dict[str, str]:
