@@ -37,6 +37,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(BY_STAGE, "{{amber,t}}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 1")),
         (A, "direct", asked_of(f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward <> $1", "{north}", "epsilon => 1")),
+        (A, "cache", asked_of(BY_STAGE.replace("sum", "avg"), "{{red,t},{amber,f}}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.unpaid WHERE stage = $1", "{red}", "epsilon => 1")),
@@ -75,9 +76,9 @@ CAUGHT = [
     ("trade", "every_row_counts", "sensitivity", 1),
     ("web", "one_row_a_user", "sensitivity", 0),
     ("trade", "one_row_a_user", "sensitivity", 4),
-    ("pay", "exact_scale", "statements", 11),
-    ("pay", "exact_error", "statements", 14),
-    ("pay", "rows_twice_in_the_rounds", "sensitivity", 11),
+    ("pay", "exact_scale", "statements", 12),
+    ("pay", "exact_error", "statements", 15),
+    ("pay", "rows_twice_in_the_rounds", "sensitivity", 12),
 ]
 
 

@@ -130,6 +130,35 @@ def test_one_price_for_all_grids_of_the_same_columns(cluster: Cluster, alice: Co
     assert one(alice, "SELECT count(*) FROM dp.spending") == before + 2
 
 
+def test_averages_cost_what_their_sums_cost(cluster: Cluster, alice: Connection) -> None:
+    """One release for sums and averages; of no class there is no average, and too many of them are refused."""
+    query, grid = "SELECT avg(temp) FROM adult WHERE stage = $1 AND age > 40", "{red,green,red}"
+    found = family(alice, query, grid)
+    for row in found:
+        plain = f"SELECT avg(least(temp, 100)) FROM adult WHERE stage = '{row[0][0]}' AND age > 40 AND temp <> 'NaN'"
+        true = truth(cluster, plain)
+        assert row[3] <= true <= row[4] and row[4] - row[3] < true / 2, (row, true)
+        assert row[1] == pytest.approx(true, rel=0.2) and row[2] == pytest.approx(true, rel=0.2)
+    assert found[0] == found[2]
+    with no_charge(cluster):
+        family(alice, query.replace("avg", "sum"), grid)
+        (narrow,) = family(alice, query, "{red}", f"{SHARP}, simultaneous => false")
+        assert narrow[4] - narrow[3] < found[0][4] - found[0][3]
+    ages = "SELECT avg(loss) FROM adult WHERE age BETWEEN $1 AND $2"
+    assert family(alice, ages, "{{60,30}}")[0][1:] == (None, None, None, None, False)
+    with no_charge(cluster), refused("DP005"):
+        family(alice, ages, "{" + ",".join(f"{{{n % 70},{n}}}" for n in range(1001)) + "}")
+
+
+def test_a_grid_may_have_thousands_of_values(cluster: Cluster, alice: Connection) -> None:
+    """More than a SELECT has room for columns."""
+    grid = "{" + ",".join(str(n) for n in range(-900, 900)) + "}"
+    found = family(alice, "SELECT count(*) FROM adult WHERE age < $1 AND price > 6", grid)
+    assert len(found) == 1800 and found[0][1] == 0
+    true = truth(cluster, "SELECT count(*) FROM adult WHERE age <= 90 AND price > 6")
+    assert found[-1][3] <= true <= found[-1][4]
+
+
 def test_bars_of_one_query_are_narrower_than_those_of_all(alice: Connection) -> None:
     query, grid = "SELECT count(*) FROM adult WHERE age = $1", "{" + ",".join(map(str, range(17, 91))) + "}"
     both = family(alice, query, grid, "epsilon => 1"), family(alice, query, grid, "epsilon => 1, simultaneous => false")
@@ -200,6 +229,9 @@ REFUSED = [
     ("SELECT sum(loss FROM adult WHERE age = $1", "{3}", "", "42601"),
     ("SELECT count(*) FROM loose WHERE ward = $1", "{n}", "epsilon => 1", "DP004"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "mechanism => 'best'", "DP005"),
+    ("SELECT avg(DISTINCT loss) FROM adult WHERE age = $1", "{20}", "", "DP003"),
+    ("SELECT avg(edu) FROM adult WHERE age = $1", "{20}", "", "DP003"),
+    ("SELECT avg(loss) FROM adult WHERE age = $1", "{20}", "mechanism => 'alg2', epsilon => 1", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "epsilon => 0", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "rho => 1", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1 AND born = $2 AND price = $3", "{{20,2024-01-02,1}}", "", "DP005"),

@@ -12,7 +12,7 @@ from pg_epsilon.query.expression import FoldError
 from pg_epsilon.query.types import Fixed, Textual
 
 CANCEL = "57014"
-
+_COLUMNS = 500  # constants of one statement, two columns each: PostgreSQL has room for 1,664
 
 _SETTINGS = (
     "SELECT set_config('DateStyle', $1, true), set_config('IntervalStyle', $2, true), set_config('TimeZone', $3, true)"
@@ -54,9 +54,10 @@ class Folding:
                 with self._undone():
                     style, zone = settings.get("IntervalStyle") or "postgres", settings.get("TimeZone") or "UTC"
                     self._set(f"ISO, {order}", str(style), str(zone))
-                    found = self._run(_query(expressions))[0]
+                    parts = [expressions[start : start + _COLUMNS] for start in range(0, len(expressions), _COLUMNS)]
+                    found = [(len(part), self._run(_query(part))[0]) for part in parts]
                     self._set("ISO, YMD", "iso_8601", "UTC")
-                    return [self._in_utc(found[f"v{i}"], found[f"t{i}"]) for i in range(len(expressions))]
+                    return [self._in_utc(row[f"v{i}"], row[f"t{i}"]) for many, row in found for i in range(many)]
             except Exception as error:
                 raise _fold_error(error) from None
 

@@ -78,7 +78,8 @@ class Family:
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once. mechanism: cells or alg2.
+    simultaneous: the bars of all queries hold at once. mechanism: cells or alg2. average: averages are asked for, and
+    the aggregate is their sum: what is released is the same.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Family:
     simultaneous: bool
     mechanism: str = "cells"
     options: Options = Options()
+    average: bool = False
 
     @cached_property
     def sets(self) -> Sets:
@@ -152,6 +154,7 @@ def compile_family(head: Head) -> Family | None:
         given.get("simultaneous") is not False,
         ALG2 if mechanism == ALG2 else "cells",
         _options(given.get("options"), mechanism),
+        template.average,
     )
 
 

@@ -8,7 +8,8 @@ above the bar is refused everywhere between, and two ends are found by halving.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,22 +24,39 @@ _HALVINGS = 16
 def average(
     cells: Array, steps: Array, classes: int, noise: Noise, of: int, miss: float, ends: tuple[float, float]
 ) -> Answer:
-    """One set's average, its bar with those of all sets at once.
+    """One set's average, its bar with those of all sets at once. of: how many classes the release has."""
+    own = Everywhere.of(noise, of)
+    return _average(cells, steps, classes, noise, lambda weights: own.each(weights, miss, classes), ends)
 
-    cells: noisy rows at each step, of the set's classes together; of: how many classes the release has; ends: between
-    which all values are. unbiased: the quotient of the unbiased sum and count, which is not unbiased itself.
+
+def averages(sums: Sums, steps: Array, noise: Noise, miss: float, ends: tuple[float, float]) -> Iterator[Answer | None]:
+    """Of each query of a family its average; None of one without a class. miss: of each one's bar.
+
+    sums: of the cells that have a value. ends: between which all values are.
+    """
+    own = Everywhere.of(noise, 1)
+    for cells, many in zip(sums.cells, map(int, sums.classes), strict=True):
+        bound = partial(own.alone, miss=miss, times=many)
+        yield _average(cells, steps, many, noise, bound, ends) if many else None
+
+
+def _average(
+    cells: Array, steps: Array, classes: int, noise: Noise, bound: Callable[[Array], float], ends: tuple[float, float]
+) -> Answer:
+    """cells: noisy rows at each step, of the set's classes together. bound: of a weighted sum of their noise, a norm.
+
+    unbiased: the quotient of the unbiased sum and count, which is not unbiased itself.
     """
     low, high = ends
     total, count = float(cells @ steps), float(cells.sum())
     (cut,) = summed(Sums(cells[None, :], np.array([classes])), steps.tolist(), noise, 0.5)
-    own = Everywhere.of(noise, of)
     lost = sum(
         rounding_of(side[sign * steps > 0], np.abs(steps[sign * steps > 0]), classes, noise)
         for sign, side in ((1, cells), (-1, cells))
     )
 
     def reach(theta: float) -> float:
-        return own.each(steps - theta, miss, classes) + lost
+        return bound(steps - theta) + lost
 
     quotients = [min(max(one / max(count, 1.0), low), high) for one in (cut.answer, total)]
     start = quotients[1]

@@ -18,8 +18,9 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.release import iterated
-from pg_epsilon.release.answers import Answer, Noise, counted, summed, sums_of
+from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
 from pg_epsilon.release.ask import ALG2, Family
+from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.iterated import Iterated, iterate
 from pg_epsilon.release.masses import Values
@@ -27,6 +28,7 @@ from pg_epsilon.release.shown import description
 from pg_epsilon.release.statement import statement
 
 MOST_CELLS = 4_000_000
+MOST_AVERAGES = 1_000
 MOST_WORK = 2**36  # queries times cells
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
 
@@ -61,6 +63,7 @@ class Released:
 def choose(request: Request, family: Family) -> Choice:
     """The one choice of a family. DP004 without a cap on a user's rows, DP005 for too many cells or another budget."""
     budget, units = request.budget, _units(request)
+    _check_averages(family)
     if family.mechanism == ALG2 and budget.kind != "epsilon":
         raise DPError(OUT_OF_RANGE, "Algorithm 2 takes epsilon", "dp_release_numeric(..., epsilon => 1)")
     if budget.kind == "accuracy":
@@ -91,6 +94,18 @@ def choose(request: Request, family: Family) -> Choice:
         warnings=tuple(warnings),
         statement=statement(request.source, keys, family.aggregate, values),
     )
+
+
+def _check_averages(family: Family) -> None:
+    """DP005 for averages that take too long after the charge, or of which nothing is known."""
+    if family.average and family.mechanism == ALG2:
+        raise DPError(OUT_OF_RANGE, "Algorithm 2 has no averages", "Ask with mechanism => 'cells', or for a sum.")
+    if family.average and len(family.grid) > MOST_AVERAGES:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"more than {MOST_AVERAGES} averages in a family, whose bars take some milliseconds each",
+            "Ask the grid in parts: after the first one they cost nothing.",
+        )
 
 
 def _check_work(family: Family, of_class: int) -> None:
@@ -128,8 +143,8 @@ def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decim
     return [[_array(asked), *one] for asked, one in zip(family.grid, found, strict=True)]
 
 
-def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> list[Answer]:
-    """The answer of each query; miss: of each one's bar."""
+def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> list[Answer | None]:
+    """The answer of each query, None of an average of no class; miss: of each one's bar."""
     values = measure.values
     sizes = [axis.size for axis in family.axes]
     own = np.array([int(one) for one in raw], np.float64).reshape(*sizes, measure.of_class)
@@ -142,7 +157,12 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
     if family.aggregate.function == "count":
         return list(counted(sums, noise, miss))
     steps = [float(one) for one in values.steps]
-    return list(summed(type(sums)(sums.cells[:, : len(steps)], sums.classes), steps, noise, miss))
+    valued = Sums(sums.cells[:, : len(steps)], sums.classes)
+    if family.average and family.aggregate.lattice is not None:
+        lattice = family.aggregate.lattice
+        ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
+        return list(averages(valued, np.array(steps), noise, miss, ends))
+    return list(summed(valued, steps, noise, miss))
 
 
 def stored(measure: Measure, family: Family) -> dict[str, Any]:
@@ -180,7 +200,7 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
     words = (
         f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {family.classes} classes",
-        f"expected RMSE of unbiased at most {of_class * math.sqrt(most):.4g}",
+        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {of_class * math.sqrt(most):.4g}",
         bars,
         "rows of no declared class are in none",
     )
@@ -193,5 +213,7 @@ def _array(texts: Sequence[str]) -> str:
     return "{" + ",".join(f'"{one}"' for one in escaped) + "}"
 
 
-def _shown(one: Answer) -> list[Any]:
+def _shown(one: Answer | None) -> list[Any]:
+    if one is None:
+        return [None, None, None, None, False]
     return [one.answer, one.unbiased, one.low, one.high, one.below_resolution]

@@ -53,6 +53,10 @@ class Everywhere(Noise):
         sets = math.log(miss / self.classes) - _log_choose(self.classes, times)
         return self._bound(weights, sets, times, one=True)
 
+    def alone(self, weights: Array, miss: float, times: int) -> float:
+        """The same of one set that was named before the noise. A norm of the weights, too."""
+        return self._bound(weights, math.log(miss), times, one=True) if weights.size and times else 0.0
+
     def _bound(self, weights: Array, log_miss: float, times: int, *, one: bool) -> float:
         """Chernoff's bound at exp(log_miss), of both ends: of one set's sum; or of the sum of what is above 0."""
         sizes = np.abs(weights)

@@ -15,7 +15,7 @@ from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.aggregates import aggregate_from_text
 from pg_epsilon.query.parse import ast, children, deparse, enums, parse_query
 
-FUNCTIONS = ("count", "sum")
+FUNCTIONS = ("count", "sum", "avg")
 MOST_PARAMETERS = 32
 EXAMPLE = "For example SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2."
 _KINDS = enums.A_Expr_Kind
@@ -65,13 +65,17 @@ class Condition:
 
 @dataclass(frozen=True)
 class Template:
-    """A family's query. schema: None where FROM leaves it out. where: the conditions without a parameter."""
+    """A family's query. schema: None where FROM leaves it out. where: the conditions without a parameter.
+
+    average: whether averages are asked for; the aggregate is their sum then.
+    """
 
     schema: str | None
     name: str
     alias: str | None
     where: str | None
     aggregate: dict[str, Any]
+    average: bool
     conditions: tuple[Condition, ...]
     parameters: int
 
@@ -91,12 +95,14 @@ def read(query: str) -> Template:
         raise DPError(SHAPE, "the query's parameters are $1, $2, … without a gap, in WHERE", EXAMPLE)
     if len(used) > MOST_PARAMETERS:
         raise DPError(SHAPE, f"more than {MOST_PARAMETERS} parameters in a query", EXAMPLE)
+    aggregate, average = _aggregate(select)
     return Template(
         schema=source.schemaname,
         name=source.relname,
         alias=None if source.alias is None else source.alias.aliasname,
         where=" AND ".join(f"({deparse(one)})" for one in fixed) or None,
-        aggregate=_aggregate(select),
+        aggregate=aggregate,
+        average=average,
         conditions=tuple(conditions),
         parameters=len(used),
     )
@@ -130,20 +136,21 @@ def _source(select: Any) -> Any:
     return source
 
 
-def _aggregate(select: Any) -> dict[str, Any]:
-    """The request's form of the one aggregate."""
+def _aggregate(select: Any) -> tuple[dict[str, Any], bool]:
+    """(The request's form of the one aggregate, whether averages are asked for): of an average it is the sum."""
     targets: tuple[Any, ...] = select.targetList or ()
     if len(targets) != 1 or _used(targets[0]) - {"name", "val", "location"}:
         raise DPError(SHAPE, "a family's query has one result column", EXAMPLE)
     target = targets[0].val
     called = target.funcname[-1].sval if isinstance(target, ast.FuncCall) and target.funcname else None
     if called not in FUNCTIONS:
-        raise DPError(SHAPE, "a family is of count(*), count(x) or sum(x)", EXAMPLE)
+        raise DPError(SHAPE, "a family is of count(*), count(x), sum(x) or avg(x)", EXAMPLE)
     if target.over is not None or target.agg_filter is not None or target.agg_distinct:
         raise DPError(SHAPE, f"{called} with OVER, FILTER or DISTINCT has no family", f"Use WHERE. {EXAMPLE}")
     if _parameters(target):
         raise DPError(SHAPE, "a parameter stands in the aggregate", f"Parameters stand in WHERE. {EXAMPLE}")
-    return {**aggregate_from_text(deparse(target)), "name": called}
+    found, average = aggregate_from_text(deparse(target)), called == "avg"
+    return {**found, "function": "sum" if average else found["function"], "name": called}, average
 
 
 def _conjuncts(node: Any) -> Iterator[Any]:

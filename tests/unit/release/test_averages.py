@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pg_epsilon.release.answers import Noise
-from pg_epsilon.release.averages import average
+from pg_epsilon.release.answers import Noise, Sums
+from pg_epsilon.release.averages import average, averages
 
 STEPS = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
 ROWS = np.array([10.0, 40.0, 30.0, 10.0, 10.0])
@@ -61,3 +61,16 @@ def test_the_bar_of_a_plain_quotient_would_be_wider() -> None:
     total, count = float(ROWS @ STEPS) * 10, float(ROWS.sum()) * 10
     s, c = (noise.reach(weights, 0.025) for weights in (STEPS, np.ones(5)))
     assert found.high - found.low < (total + s) / (count - c) - (total - s) / (count + c)
+
+
+def test_averages_of_named_sets_have_bars_of_their_own() -> None:
+    """Each holds by itself at its confidence, of 400 releases; a set without a class has none."""
+    rng, noise, inside = np.random.default_rng(20261129), Noise(1.5, False, 0.0), 0
+    for _ in range(400):
+        noisy = np.stack([ROWS + rng.laplace(0, 1.5, (3, 5)).sum(axis=0), np.zeros(5)])
+        found, nothing = averages(Sums(noisy, np.array([3, 0])), STEPS, noise, 0.1, ENDS)
+        assert nothing is None and found is not None
+        inside += found.low <= TRUE <= found.high
+        everywhere = average(noisy[0], STEPS, 3, noise, 6, 0.1, ENDS)
+        assert everywhere.low <= found.low <= found.high <= everywhere.high and found.answer == everywhere.answer
+    assert inside >= 360
