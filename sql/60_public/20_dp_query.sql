@@ -23,6 +23,9 @@ BEGIN
   IF reply ? 'refusal' THEN
     PERFORM dp._refuse(reply -> 'refusal');
   END IF;
+  IF request #> '{release,publish}' = 'true' THEN
+    reply := dp._and_published(reply, who, request -> 'release');
+  END IF;
   IF session_user <> 'dp_gateway' AND COALESCE(notices::boolean, current_setting('application_name') = 'psql') THEN
     RAISE NOTICE '%', reply #>> '{answer,notice,text}';
   END IF;

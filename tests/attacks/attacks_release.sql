@@ -26,3 +26,11 @@ SELECT * FROM dp_release_numeric('people"; DROP TABLE people; --', 'SELECT count
 SELECT * FROM dp.family
 == release, a name taken away | proxy 42883/42501, direct 42501 | charged 0
 CALL dp.drop_family('people', 'f1')
+== release, a grid that others read | proxy 42P01, direct 42501 | charged 0
+SELECT * FROM dp.family_answer
+== release, published by nobody's leave | proxy 42883/42501, direct 42501 | charged 0
+SELECT dp._publish_release(gen_random_uuid(), 'alice', 'f1', true, '[]')
+== release, published under a hostile name | all DP005 | charged 0
+SELECT * FROM dp_release_numeric('x"; DROP SCHEMA dp_release CASCADE; --', 'SELECT count(*) FROM people WHERE sex = $1', '{f}', epsilon => 0.01, publish => true)
+== release, a grid of another analyst's | all ok=0 | charged 0
+SELECT count(*) FROM dp.release_answers WHERE NOT yours

@@ -27,6 +27,7 @@ OTHERS = {
     "_turbo_views",
     "_strategies",
     "_families",
+    "_release_answers_of",
 }
 
 

@@ -398,6 +398,7 @@ def test_the_relations_that_the_rewriter_sees(facade_cluster: FacadeCluster) -> 
                 "budget",
                 "cache_status",
                 "families",
+                "release_answers",
                 "last_answer",
                 "published",
                 "spending",

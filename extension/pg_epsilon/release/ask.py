@@ -18,6 +18,7 @@ from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
+from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
 
 ALG2 = "alg2"
@@ -28,7 +29,7 @@ MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
 MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of its classes, times classes
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"})
+_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
 OPTIONS = "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}'; other mechanisms have none."
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
@@ -80,6 +81,7 @@ class Family:
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
     simultaneous: the bars of all queries hold at once. mechanism: cells or alg2. average: averages are asked for, and
     the aggregate is their sum: what is released is the same.
+    published: whether as a table of schema dp_release.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Family:
     mechanism: str = "cells"
     options: Options = Options()
     average: bool = False
+    published: Publication | None = None
 
     @cached_property
     def sets(self) -> Sets:
@@ -155,6 +158,7 @@ def compile_family(head: Head) -> Family | None:
         ALG2 if mechanism == ALG2 else "cells",
         _options(given.get("options"), mechanism),
         template.average,
+        publication(given),
     )
 
 

@@ -16,7 +16,7 @@ from pg_epsilon.accounting.words import amounts_text
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.request import Request
-from pg_epsilon.release import iterated
+from pg_epsilon.release import iterated, published
 from pg_epsilon.release.ask import Family
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import noise_of
@@ -84,6 +84,7 @@ class Registry:
                 f"you have {MOST_FAMILIES} families in dataset {dataset}, which is the most",
                 "Use a name again for the same query, or ask the administrator: CALL dp.drop_family(dataset, name).",
             )
+        published.check(self._execute, dataset, family.name, family.published)
 
     def enter(
         self, request: Request, measure: Cells | Iterated, charges: Sequence[Charge], request_id: str, who: str

@@ -5,6 +5,7 @@ Nothing here knows a grid: it is the question of whoever asked, and no part of w
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -49,6 +50,12 @@ def table(stored: Mapping[str, Any], raw: Sequence[int]) -> dict[str, Any]:
         if weight > least:
             rows.append([*keys, _value(value), weight])
     return {"columns": [*(name for name, _ in stored["classes"]), "value", "weight"], "rows": rows}
+
+
+def texts(stored: str, raw: str) -> list[list[str | None]]:
+    """The rows of `table` as PostgreSQL reads them (dp._release_rows). stored, raw: JSON."""
+    rows = table(json.loads(stored), json.loads(raw))["rows"]
+    return [[None if one is None else str(one) for one in row] for row in rows]
 
 
 def _value(text: str) -> float | str | None:
