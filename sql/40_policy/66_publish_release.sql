@@ -44,6 +44,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   relation regclass;
+  gone     boolean := false;
 BEGIN
   FOR relation IN SELECT c.oid::regclass FROM dp.family_publication p JOIN pg_class c ON c.relname = p.name OR c.relname = p.name || '_answers' AND p.shows_grid
                   WHERE p.name = _withdraw_release.name AND c.relnamespace = to_regnamespace('dp_release') AND c.relowner = 'dp_owner'::regrole AND c.relkind = 'r' LOOP
@@ -51,8 +52,12 @@ BEGIN
     DELETE FROM dp.synthetic s WHERE s.synthetic = relation;
     DELETE FROM dp.publication p WHERE p.relation = relation;
     EXECUTE format('DROP TABLE %s', relation);
-    PERFORM dp._bump_policy();
+    gone := true;
   END LOOP;
+  -- last: a reader's open transaction makes the drop wait, and nobody else with it
+  IF gone THEN
+    PERFORM dp._bump_policy();
+  END IF;
 END $$;
 COMMENT ON FUNCTION dp._withdraw_release(text) IS 'Drops the tables of a published release.';
 REVOKE ALL ON FUNCTION dp._withdraw_release(text) FROM PUBLIC;
@@ -81,7 +86,7 @@ DECLARE
   own     name[];
   parts   record;
 BEGIN
-  -- of all columns of the relation, so that no column of the table is taken for another one's copy
+  -- of all columns of the relation, so that no column of the table is taken for another one's copy, also when that is published later
   SELECT array_agg((SELECT w.name || COALESCE('_' || NULLIF(i, 1), '') FROM generate_series(1, 1700) i
                     WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = w.name || COALESCE('_' || NULLIF(i, 1), '')) ORDER BY i LIMIT 1) ORDER BY w.i) INTO own
   FROM unnest(ARRAY['value', 'weight']) WITH ORDINALITY w(name, i);

@@ -138,7 +138,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM protected p JOIN pg_attribute a ON a.attrelid = p.relation AND a.attnum > 0 AND NOT a.attisdropped
   WHERE NOT EXISTS (SELECT FROM dp.column_policy c WHERE c.relation = p.relation AND c.attnum = a.attnum)
   UNION ALL
-  SELECT 'error', s.synthetic::text, f.problem, f.hint
+  SELECT 'error', s.synthetic::text, f.problem, COALESCE((SELECT format('CALL dp.drop_family(%L, %L): a published release goes with its family', o.dataset, o.name)
+    FROM dp.family_publication o JOIN pg_class c ON c.relname = o.name AND c.relnamespace = to_regnamespace('dp_release') WHERE c.oid = s.synthetic), f.hint)
   FROM dp.synthetic s CROSS JOIN LATERAL (SELECT * FROM dp._synthetic_flaws(s.relation, s.synthetic, s.columns, s.weight)
                                           UNION ALL SELECT * FROM dp._synthetic_hidden(s.synthetic)) f
   UNION ALL

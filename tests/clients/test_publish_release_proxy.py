@@ -55,6 +55,8 @@ def test_everybody_reads_the_table_and_the_publisher_the_grid(stack: Stack) -> N
         sums = "SELECT sum(weight * value) FROM dp_release.by_sex t JOIN dp_release.by_sex u USING (sex, value, weight)"
         assert rows(stack, "bob", sums.replace("weight * value", "t.weight"))
         assert rows(stack, "bob", "SELECT kind, copy_of FROM dp.published WHERE relation = 'dp_release.by_sex' LIMIT 1")
+        ((comment,),) = rows(stack, "bob", "SELECT obj_description('dp_release.by_sex'::regclass)") or [("",)]
+        assert "Sums over this table have no bar" in comment
         own = "SELECT parameters, answer, unbiased, low, high, below_resolution FROM dp.release_answers"
         assert rows(stack, "alice", own) == found
         assert rows(stack, "bob", own) == []

@@ -343,3 +343,35 @@ def test_the_hundred_names_of_an_analyst_bound_the_tables(cluster: Cluster, bob:
             release(bob, "one_more", "SELECT count(*) FROM second WHERE value = $1", "{1}", epsilon=1)
         root.execute("DELETE FROM dp.family WHERE name ~ '^bobs_'")
     assert "one_more" not in there(cluster) and "bobs" in there(cluster)
+
+
+def test_a_gaussian_release_is_a_copy_at_its_epsilon(cluster: Cluster, alice: Connection) -> None:
+    call = "SELECT * FROM dp.dp_release_numeric('gauss', %s, '{n}', rho => 0.5, publish => true)"
+    alice.execute(call, ["SELECT count(*) FROM visit WHERE ward = $1"])
+    with cluster.connect() as root:
+        ((provenance, epsilon, delta),) = rows(
+            root, "SELECT provenance, epsilon, delta FROM dp.synthetic WHERE synthetic = 'dp_release.gauss'::regclass"
+        )
+    assert (provenance, float(delta)) == ("generated", 1e-6)
+    assert float(epsilon) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e6)), abs=1e-6)
+
+
+def test_an_owner_changes_the_relation_as_ever(cluster: Cluster, alice: Connection, boss: Connection) -> None:
+    """The table stays; dp.check says how to be rid of it. Dropping the relation hides it."""
+    boss.execute("CREATE TABLE brief (id int PRIMARY KEY, k int)")
+    boss.execute("CALL dp.protect('brief', 'adult', max_rows => 1000)")
+    boss.execute("CALL dp.describe_column('brief', 'k', bounds => '{0,3}', nullable => false)")
+    boss.execute("CALL dp.publish('brief')")
+    release(alice, "brief_k", "SELECT count(*) FROM brief WHERE k = $1", "{1}", epsilon=1)
+    table = rows(alice, "SELECT * FROM dp_release.brief_k")
+    boss.execute("ALTER TABLE brief RENAME COLUMN k TO j")
+    flaws = rows(boss, "SELECT hint FROM dp.check() WHERE object = 'dp_release.brief_k'")
+    assert flaws and {hint for (hint,) in flaws} == {
+        "CALL dp.drop_family('adult', 'brief_k'): a published release goes with its family"
+    }
+    assert rows(alice, "SELECT * FROM dp_release.brief_k") == table
+    boss.execute("DROP TABLE brief")
+    assert one(boss, "SELECT count(*) FROM dp.published WHERE relation = 'dp_release.brief_k'") == 0
+    assert rows(boss, "SELECT hint FROM dp.check() WHERE object ~ 'brief'") == []
+    boss.execute("CALL dp.drop_family('adult', 'brief_k')")
+    assert "brief_k" not in there(cluster)
