@@ -14,6 +14,7 @@ import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, charges, no_charge, one, refused
 from fix_release import ADULT
+from pg_epsilon.release import shown
 
 Connection = psycopg.Connection[Any]
 LOSS = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2"
@@ -375,3 +376,23 @@ def test_an_owner_changes_the_relation_as_ever(cluster: Cluster, alice: Connecti
     assert rows(boss, "SELECT hint FROM dp.check() WHERE object ~ 'brief'") == []
     boss.execute("CALL dp.drop_family('adult', 'brief_k')")
     assert "brief_k" not in there(cluster)
+
+
+def test_algorithm_2_is_published_too(cluster: Cluster, alice: Connection, bob: Connection) -> None:
+    call = (
+        "SELECT * FROM dp.dp_release_numeric('by_rounds', %s, %s, epsilon => 20, mechanism => 'alg2', publish => true)"
+    )
+    found = alice.execute(call, [LOSS, GRID]).fetchall()
+    table = rows(bob, "SELECT * FROM dp_release.by_rounds")
+    assert len(table[0]) == 3 and all(weight > 0 for *_, weight in table)
+    assert rows(alice, f"SELECT {COLUMNS} FROM dp.release_answers WHERE name = 'by_rounds'") == found
+    assert found[0][2] is None, "nothing is unbiased"
+
+
+def test_of_too_many_rows_the_heaviest_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {"classes": [["k", ["a", "b"]]], "values": ["0", "1", "2"], "whole": 1, "deviation": 0.5}
+    raw = [2, 9, 1, 4, 3, 0]
+    assert len(shown.texts(json.dumps(stored), json.dumps(raw))) == 4
+    monkeypatch.setattr(shown, "MOST_ROWS", 2)
+    kept = shown.texts(json.dumps(stored), json.dumps(raw))
+    assert [row[:2] for row in kept] == [["a", "1.0"], ["b", "0.0"]]

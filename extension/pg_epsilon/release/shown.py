@@ -15,6 +15,7 @@ from pg_epsilon.release.ask import Family
 from pg_epsilon.release.cells import Cells
 
 LEAST = 2.0  # standard deviations of noise; cells with less weight are left out
+MOST_ROWS = 1_000_000  # of a table that is published: an analyst may have a hundred of them
 
 
 def description(measure: Cells, family: Family) -> dict[str, Any]:
@@ -53,8 +54,13 @@ def table(stored: Mapping[str, Any], raw: Sequence[int]) -> dict[str, Any]:
 
 
 def texts(stored: str, raw: str) -> list[list[str | None]]:
-    """The rows of `table` as PostgreSQL reads them (dp._release_rows). stored, raw: JSON."""
+    """The rows of `table` as PostgreSQL reads them (dp._release_rows); of more than MOST_ROWS the heaviest.
+
+    stored, raw: JSON.
+    """
     rows = table(json.loads(stored), json.loads(raw))["rows"]
+    if len(rows) > MOST_ROWS:
+        rows = sorted(rows, key=lambda row: -row[-1])[:MOST_ROWS]
     return [[None if one is None else str(one) for one in row] for row in rows]
 
 
