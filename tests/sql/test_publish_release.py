@@ -270,6 +270,19 @@ def test_tables_go_with_the_family(cluster: Cluster, alice: Connection, boss: Co
     assert rows(boss, "SELECT object FROM dp.check() WHERE object ~ 'dp_release'") == []
 
 
+def test_a_table_goes_with_the_question_it_was_made_from(cluster: Cluster, alice: Connection, boss: Connection) -> None:
+    """Released again meanwhile, and not published: the family stays, and its table does not."""
+    release(alice, "before", epsilon=2, fresh=True)
+    request = one(boss, "SELECT request_id FROM dp.spending ORDER BY at DESC LIMIT 1")
+    release(alice, "before", epsilon=2.5, publish=False)
+    boss.execute("CALL dp.redact(%s)", [request])
+    assert "before" not in there(cluster)
+    assert one(alice, "SELECT count(*) FROM dp.families WHERE name = 'before'") == 1
+    assert rows(alice, "SELECT * FROM dp.release_answers WHERE name = 'before'") == []
+    release(alice, "before", epsilon=2.5)
+    assert "before" in there(cluster)
+
+
 def test_a_published_table_stays_what_it_was(cluster: Cluster, alice: Connection, boss: Connection) -> None:
     """New data end the family; the table is a release, until a newer one is published under its name."""
     query = "SELECT sum(cost) FROM visit WHERE ward = $1"
@@ -299,7 +312,7 @@ def test_nobody_writes_to_it(cluster: Cluster, alice: Connection, boss: Connecti
             "DROP TABLE dp_release.firm",
             "CREATE TABLE dp_release.mine ()",
             "SELECT dp._publish_release(gen_random_uuid(), 'alice', 'firm', true, '[]')",
-            "SELECT dp._withdraw_release('firm')",
+            "SELECT dp._withdraw_release('firm', true)",
             "SELECT * FROM dp.family_answer",
         ):
             with refused("42501", hint=False):
