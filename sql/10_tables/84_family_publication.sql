@@ -7,9 +7,13 @@ CREATE TABLE dp.family_publication (
   UNIQUE (dataset, name),
   FOREIGN KEY (dataset, name) REFERENCES dp.family (dataset, name) ON DELETE CASCADE
 );
-COMMENT ON TABLE dp.family_publication IS 'Families whose release is a table of schema dp_release, which all datasets share: a name stands there once. Goes with the family, and the tables with it.';
-COMMENT ON COLUMN dp.family_publication.request_id IS 'The release that the table was made from; it stays what it was until its publisher publishes a newer one.';
-COMMENT ON COLUMN dp.family_publication.shows_grid IS 'Whether the answers to the publisher''s grid are a table too, NAME_answers, for everybody.';
+COMMENT ON TABLE dp.family_publication IS
+  'Families whose release is a table of schema dp_release, which all datasets share: a name stands there '
+  'once. Goes with the family, and the tables with it.';
+COMMENT ON COLUMN dp.family_publication.request_id IS
+  'The release that the table was made from; it stays what it was until its publisher publishes a newer one.';
+COMMENT ON COLUMN dp.family_publication.shows_grid IS
+  'Whether the answers to the publisher''s grid are a table too, NAME_answers, for everybody.';
 SELECT pg_catalog.pg_extension_config_dump('dp.family_publication', '');
 
 CREATE TABLE dp.family_answer (
@@ -23,5 +27,6 @@ CREATE TABLE dp.family_answer (
   below_resolution boolean NOT NULL,
   PRIMARY KEY (name, number)
 );
-COMMENT ON TABLE dp.family_answer IS 'The rows that the publisher of a family was given, in the order of the grid. The grid is a question of its asker.';
+COMMENT ON TABLE dp.family_answer IS
+  'The rows that the publisher of a family was given, in the order of the grid. The grid is a question of its asker.';
 SELECT pg_catalog.pg_extension_config_dump('dp.family_answer', '');

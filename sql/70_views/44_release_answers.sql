@@ -1,4 +1,6 @@
-CREATE FUNCTION dp._release_answers_of() RETURNS TABLE (dataset text, name text, yours boolean, parameters text[], answer double precision, unbiased double precision, low double precision, high double precision, below_resolution boolean)
+CREATE FUNCTION dp._release_answers_of() RETURNS TABLE (
+  dataset text, name text, yours boolean, parameters text[], answer double precision,
+  unbiased double precision, low double precision, high double precision, below_resolution boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT f.dataset, f.name, f.who = dp._who(), a.parameters, a.answer, a.unbiased, a.low, a.high, a.below_resolution
   FROM dp.family_answer a JOIN dp.family_publication p USING (name) JOIN dp.family f USING (dataset, name)
@@ -9,5 +11,7 @@ COMMENT ON FUNCTION dp._release_answers_of() IS 'Rows of dp.release_answers for 
 REVOKE ALL ON FUNCTION dp._release_answers_of() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp._release_answers_of() TO dp_analyst, dp_gateway, dp_admin;
 CREATE VIEW dp.release_answers AS SELECT * FROM dp._release_answers_of();
-COMMENT ON VIEW dp.release_answers IS 'Answers to the grids of published releases (dp_release_numeric, publish): of yours, and of those whose publishers show them. Grids that are not shown are their askers'' alone.';
+COMMENT ON VIEW dp.release_answers IS
+  'Answers to the grids of published releases (dp_release_numeric, publish): of yours, and of those whose '
+  'publishers show them. Grids that are not shown are their askers'' alone.';
 GRANT SELECT ON dp.release_answers TO dp_analyst, dp_gateway, dp_admin;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import fix_chance
 from fix_cluster import Cluster, private_cluster, standard
 from fix_ledger import balanced, charges, no_charge, one, refused
 from fix_release import ADULT
+from fix_waiting import LOCKED, soon
 from pg_epsilon.release import shown
 
 Connection = psycopg.Connection[Any]
@@ -409,3 +411,47 @@ def test_of_too_many_rows_the_heaviest_are_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shown, "MOST_ROWS", 2)
     kept = shown.texts(json.dumps(stored), json.dumps(raw))
     assert [row[:2] for row in kept] == [["a", "1.0"], ["b", "0.0"]]
+
+
+def test_a_name_may_be_a_word_of_sql(cluster: Cluster, alice: Connection) -> None:
+    said: list[str] = []
+    alice.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    alice.execute("SET dp.notices = on")
+    found = release(alice, "order", epsilon=5, shows_grid=True)
+    assert 'published as dp_release."order", and the grid as dp_release.order_answers' in said[-1]
+    assert rows(alice, "SELECT * FROM dp_release.order_answers") == found
+
+
+def test_of_two_at_once_one_has_the_name(cluster: Cluster, alice: Connection, bob: Connection) -> None:
+    """Families of two datasets; both wait for an owner's transaction, and neither has the other's table."""
+    queries = {"alice": LOSS, "bob": "SELECT count(*) FROM second WHERE value = $1"}
+    release(alice, "both", epsilon=5, publish=False)
+    release(bob, "both", queries["bob"], "{1}", epsilon=5, publish=False)
+    ends: dict[str, str] = {}
+
+    def publish(conn: Connection) -> None:
+        who = conn.info.user
+        try:
+            release(conn, "both", queries[who], GRID if who == "alice" else "{1}", epsilon=5)
+            ends[who] = "published"
+        except psycopg.Error as error:
+            ends[who] = f"{error.sqlstate}"
+
+    threads = [threading.Thread(target=publish, args=[conn]) for conn in (alice, bob)]
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^SELECT dp._publish_release' AND " + LOCKED
+    with cluster.connect("boss", autocommit=False) as busy, cluster.connect() as root:
+        busy.execute("CALL dp.publish('hidden')")
+        for thread in threads:
+            thread.start()
+        soon(lambda: one(root, waiting) == 2)
+        busy.rollback()
+    for thread in threads:
+        thread.join()
+    assert sorted(ends.values()) == ["DP005", "published"], ends
+    (winner,) = (who for who, end in ends.items() if end == "published")
+    (first, *_) = rows(alice, "SELECT column_name FROM dp.published WHERE relation = 'dp_release.\"both\"'")
+    assert first == ("age" if winner == "alice" else "value",)
+    with cluster.connect() as root:
+        assert rows(root, "SELECT dataset FROM dp.family_publication WHERE name = 'both'") == [
+            ("adult" if winner == "alice" else "second",)
+        ]
