@@ -24,7 +24,7 @@ CREATE TABLE dp.family_answer (
   unbiased         double precision,
   low              double precision,
   high             double precision,
-  below_resolution boolean NOT NULL,
+  below_resolution boolean,
   PRIMARY KEY (name, number)
 );
 COMMENT ON TABLE dp.family_answer IS

@@ -455,3 +455,14 @@ def test_of_two_at_once_one_has_the_name(cluster: Cluster, alice: Connection, bo
         assert rows(root, "SELECT dataset FROM dp.family_publication WHERE name = 'both'") == [
             ("adult" if winner == "alice" else "second",)
         ]
+
+
+def test_averages_are_published_as_their_sum(cluster: Cluster, alice: Connection, bob: Connection) -> None:
+    """An average of no class has no answer; the table is that of values and weights."""
+    query = "SELECT avg(loss) FROM adult WHERE age BETWEEN $1 AND $2"
+    found = release(alice, "averages", query, "{{17,20},{60,30}}", shows_grid=True)
+    assert found[1][1:5] == (None, None, None, None)
+    assert rows(bob, "SELECT * FROM dp_release.averages_answers") == found
+    assert rows(bob, f"SELECT {COLUMNS} FROM dp.release_answers WHERE name = 'averages'") == found
+    ((mean,),) = rows(bob, "SELECT sum(value * weight) / sum(weight) FROM dp_release.averages")
+    assert 0 < mean < 50
