@@ -79,7 +79,7 @@ def cell_rows(table: Table, epsilon: str, runs: list[installed.Run]) -> Iterator
 
 
 def of_algorithm(table: Table) -> Iterator[Row]:
-    """Algorithm 2 on Transfusion at epsilon 1, with T auto: the targets of §0.0."""
+    """Algorithm 2 on Transfusion at epsilon 1, with T auto: the targets of numeric-release.md §0.0."""
     exact, zero = table.truth, float(np.median(table.truth))
     for name, decomposition in (("alg2", "none"), ("alg2_split", "split")):
         own, errors, broken = prepared(table, decomposition), [], 0  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from benchmarks import release_tables as tables
 from benchmarks.release_mechanisms import MECHANISMS, SAMPLE, errors
 from benchmarks.release_tables import Table
 
-ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parents[2] / "build" / "bench"
 Array = np.ndarray[Any, np.dtype[Any]]
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 ROUNDS = 10
@@ -90,19 +90,19 @@ def over_queries(table: Table, sizes: Sequence[int], runs: int) -> Sweep:
     }
 
 
-def draw(number: int, title: str, across: str, sweep: Sweep, shown: Sequence[str] = SHOWN) -> str:
+def draw(
+    number: int, title: str, across: str, sweep: Sweep, shown: Sequence[str] = SHOWN, folder: Path = FOLDER
+) -> str:
     """A figure's file. Errors of 0 are drawn at the bottom: the axis is logarithmic."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     names = [name for name in shown if any(name == own for _, own in sweep)]
     groups = list(dict.fromkeys(group for group, _ in sweep))
     above = [x for one in sweep.values() for x in one.box.tolist() if x > 0]
     bottom = 10.0 ** math.floor(math.log10(max(min(above), 1e-1)))
-    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    figure = Figure(figsize=(8, 4.5))
+    axis = figure.subplots()
     for turn, name in enumerate(names):
         boxes = [np.maximum(sweep[group, name].box, bottom) for group in groups]
         stats = [
@@ -126,10 +126,9 @@ def draw(number: int, title: str, across: str, sweep: Sweep, shown: Sequence[str
     handles = [Patch(color=f"C{n}", alpha=0.7, label=LABELS.get(o, o)) for n, o in enumerate(names)]
     axis.legend(handles=handles, fontsize=8, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.14))
     figure.tight_layout()
-    file = ROOT / "build" / "bench" / f"release-figure{number}.png"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"release-figure{number}.png"
     figure.savefig(file, dpi=120)
-    pyplot.close(figure)
     return file.name
 
 

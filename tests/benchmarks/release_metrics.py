@@ -1,4 +1,7 @@
-"""Which numbers `make bench-release` reports of errors and guarantees, and their targets (§0.0)."""
+"""Which numbers `make bench-release` reports of errors and guarantees, and their targets.
+
+Source: numeric-release.md §0.0, "Targets with power".
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""The benchmark's data sets: rows, sums, queries and what 0 everywhere is off by (§0.0, §12)."""
+"""The benchmark's data sets: rows, sums, queries, metrics, and what 0 everywhere is off by.
+
+Numbers of numeric-release.md §0.0 and §12.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +77,17 @@ def test_mechanisms_that_zero_beats_are_named() -> None:
     }
     said = "median not below zero's: range; mean: cells"
     assert metrics.zero_wins(swept, Fraction(1)) == (1, 2, said)
+
+
+def test_figure_is_drawn_from_errors_of_which_some_are_none(tmp_path: Path) -> None:
+    boxes = {"cells": [0.0, 0.0, 5.0, 900.0], "zero": [3.0, 20.0, 70.0, 4000.0]}
+    swept = {
+        (group, name): figures.Measured(np.array([box]), np.array([1.0]))
+        for group in ("0.5", "1")
+        for name, box in boxes.items()
+    }
+    name = figures.draw(9, "two mechanisms", "epsilon", swept, folder=tmp_path)
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_target_that_is_not_met_is_told() -> None:
