@@ -29,14 +29,20 @@ CALL dp.publish('donor'); CALL dp.allot('alice', 'donor', epsilon => 1000);
 """
 
 
+def _donors() -> list[tuple[int, Fraction]]:
+    """(frequency, time) of every donor."""
+    with gzip.open(ROOT / "tests/data/transfusion.csv.gz", "rt") as file:
+        return [(int(one["frequency"]), Fraction(one["time"])) for one in csv.DictReader(file)]
+
+
 def donors() -> list[tuple[int, Fraction]]:
     """(frequency, pace) of every donor."""
-    with gzip.open(ROOT / "tests/data/transfusion.csv.gz", "rt") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        (int(one["frequency"]), Fraction(round(1000 * Fraction(one["time"]) / int(one["frequency"])), 1000))
-        for one in rows
-    ]
+    return [(often, Fraction(round(1000 * time / often), 1000)) for often, time in _donors()]
+
+
+def months() -> list[tuple[int | None, Fraction]]:
+    """(class, time) of every donor, for queries with the weights 1 / frequency."""
+    return [(often - 1, time) for often, time in _donors()]
 
 
 def truth(rows: list[tuple[int, Fraction]]) -> np.ndarray:
