@@ -32,13 +32,18 @@ ALPHA = Fraction(1, 10)  # epsilon of alpha~
 MISS = 0.05
 FIRST = 1000  # the first instance's number
 STEPS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0)
-CELLS = ((0, 3, 40, 100, 60, 9, 1, 0), (0,) * 8, (25, 0, 12, 80, 0, 0, 0, 30), (1, 0, 0, 500, 2, 0, 1, 0))
+CELLS = (
+    (0, 3, 40, 100, 60, 9, 1, 0),
+    (0,) * 8,
+    (25, 0, 12, 80, 0, 0, 0, 30),
+    (1, 0, 0, 500, 2, 0, 1, 0),
+)
 SET = (0, 2, 3)  # the classes of the one query
 
 
 @dataclass(frozen=True)
 class Found:
-    """Of how many instances something was broken; of how many alpha~ was below the largest error."""
+    """Instances; those with something broken; those with alpha~ below the largest error."""
 
     instances: int
     broken: int
@@ -122,8 +127,10 @@ def of_algorithm(many: int, decomposition: Any) -> float:
     rng = np.random.default_rng(3)
     low = np.array([(a, b) for a in range(8) for b in range(a + 1, 9)])
     values = tuple(map(Fraction, range(21)))
-    family = Family(Measure(decomposition, Fraction(20), values=values), Boxes((8,), low[:, :1], low[:, 1:]))
-    rows = [(int(c), Fraction(int(g))) for c, g in zip(rng.integers(0, 8, 300), rng.geometric(0.4, 300), strict=True)]
+    measure = Measure(decomposition, Fraction(20), values=values)
+    family = Family(measure, Boxes((8,), low[:, :1], low[:, 1:]))
+    drawn = zip(rng.integers(0, 8, 300), rng.geometric(0.4, 300), strict=True)
+    rows = [(int(c), Fraction(int(g))) for c, g in drawn]
     truth = np.array([float(sum(g for c, g in rows if a <= c < b)) for a, b in low])
     plan = Plan(shares(Fraction(8)), max_rows=1000, rounds=2, sweeps=3, places=PLACES)
     algorithm = Algorithm2(family, plan)
@@ -131,7 +138,8 @@ def of_algorithm(many: int, decomposition: Any) -> float:
     for _ in range(many):
         released = algorithm.release(private, noise.current(), "bench")
         alpha = alpha_of(released.worst, family, algorithm.sensitivity, plan.shares.alpha, PLACES)
-        told = answer_all(family, algorithm.masses(released), alpha, Rounding(PLACES, plan.max_rows))
+        rounding = Rounding(PLACES, plan.max_rows)
+        told = answer_all(family, algorithm.masses(released), alpha, rounding)
         found += bool(((told.low <= truth) & (truth <= told.high)).all())
     return found / many
 

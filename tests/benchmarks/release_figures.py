@@ -1,4 +1,4 @@
-"""Figures 1 to 7 of the paper on released families, and one over |Q|: build/bench/release-figureN.png.
+"""Figures 1 to 7 of the paper, and one over |Q|: build/bench/release-figureN.png.
 
 A box has the quartiles of the errors of all queries, its whisker the largest, each the median over
 the runs; delta = 0. Noise is production's. T is the paper's 10, but chosen on Transfusion, where a
@@ -25,6 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 ROUNDS = 10
 QUARTILES = (25, 50, 75, 100)
+STATS = ("whislo", "q1", "med", "q3", "whishi")
 LABELS = {"cells": "split cells", "alg2": "Algorithm 2", "alg2_split": "Algorithm 2, split"}
 LABELS |= {"global": "global truncation", "range": "range (dyadic)"}
 SHOWN = ("cells", "alg2", "normalisation", "composition", "global", "zero")
@@ -74,10 +75,19 @@ def over_epsilon(table: Table, epsilons: Iterable[Fraction], runs: int) -> Sweep
     }
 
 
+def at_one(groups: dict[str, Table], runs: int) -> Sweep:
+    """All mechanisms on each of these tables, at epsilon 1."""
+    return {
+        (group, name): measured(name, table, Fraction(1), runs)
+        for group, table in groups.items()
+        for name in mechanisms(table)
+    }
+
+
 def over_bound(table: Table, factors: Sequence[int], runs: int) -> Sweep:
     """Figure 5: times up to 200, 400, …, at epsilon 1."""
     made = [replace(table, name=f"{table.name}-{n}", bound=table.bound * n) for n in factors]
-    return {(str(one.bound), name): measured(name, one, Fraction(1), runs) for one in made for name in mechanisms(one)}
+    return at_one({str(one.bound): one for one in made}, runs)
 
 
 def over_queries(table: Table, sizes: Sequence[int], runs: int) -> Sweep:
@@ -85,13 +95,16 @@ def over_queries(table: Table, sizes: Sequence[int], runs: int) -> Sweep:
     rng = np.random.default_rng(1)
     parts = [rng.choice(table.queries, size, replace=False) for size in sizes]
     made = [table.some(part, f"{table.name}-{len(part)}") for part in parts]
-    return {
-        (str(one.queries), name): measured(name, one, Fraction(1), runs) for one in made for name in mechanisms(one)
-    }
+    return at_one({str(one.queries): one for one in made}, runs)
 
 
 def draw(
-    number: int, title: str, across: str, sweep: Sweep, shown: Sequence[str] = SHOWN, folder: Path = FOLDER
+    number: int,
+    title: str,
+    across: str,
+    sweep: Sweep,
+    shown: Sequence[str] = SHOWN,
+    folder: Path = FOLDER,
 ) -> str:
     """A figure's file. Errors of 0 are drawn at the bottom: the axis is logarithmic."""
     from matplotlib.figure import Figure
@@ -105,10 +118,9 @@ def draw(
     axis = figure.subplots()
     for turn, name in enumerate(names):
         boxes = [np.maximum(sweep[group, name].box, bottom) for group in groups]
-        stats = [
-            {"q1": q1, "med": med, "q3": q3, "whislo": q1, "whishi": top, "fliers": []} for q1, med, q3, top in boxes
-        ]
-        at = [place + (turn - (len(names) - 1) / 2) * 0.8 / len(names) for place in range(len(groups))]
+        stats = [dict(zip(STATS, (one[0], *one), strict=True), fliers=[]) for one in boxes]
+        shift = (turn - (len(names) - 1) / 2) * 0.8 / len(names)
+        at = [place + shift for place in range(len(groups))]
         style = {"facecolor": f"C{turn}", "alpha": 0.7}
         middle = {"color": "black"}
         axis.bxp(
@@ -124,7 +136,8 @@ def draw(
     axis.set(yscale="log", title=title, xlabel=across, ylabel="error of a query")
     axis.set_xticks(range(len(groups)), groups)
     handles = [Patch(color=f"C{n}", alpha=0.7, label=LABELS.get(o, o)) for n, o in enumerate(names)]
-    axis.legend(handles=handles, fontsize=8, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    axis.legend(handles=handles, fontsize=8, ncols=len(names), **below)
     figure.tight_layout()
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"release-figure{number}.png"

@@ -1,4 +1,4 @@
-"""Families of release_tables.py as tables in PostgreSQL, released by dp_release_numeric as installed."""
+"""Families of release_tables.py in PostgreSQL, released by dp_release_numeric as installed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ CALL dp.describe_column('person', 'age', bounds => '{1,100}', nullable => false)
 CALL dp.describe_column('person', 'education', bounds => '{1,16}', nullable => false);
 CALL dp.describe_column('person', 'hours', bounds => '{0,99}', nullable => false);
 CALL dp.publish('person'); CALL dp.allot('alice', 'person', epsilon => 1000);
+"""
+BALANCES = """
+SELECT sum(greatest(balance, 0)) FROM client
+WHERE age BETWEEN $1 AND $2 AND housing = $3 AND loan = $4
 """
 
 
@@ -75,7 +79,7 @@ FAMILIES = {
         "client",
         BANK,
         _clients,
-        "SELECT sum(greatest(balance, 0)) FROM client WHERE age BETWEEN $1 AND $2 AND housing = $3 AND loan = $4",
+        BALANCES,
         lambda low, high: f"{low[0] + 1},{high[0]},{'ft'[low[1]]},{'ft'[low[2]]}",
     ),
     "adult_hours": Installed(
@@ -98,12 +102,19 @@ class Run(NamedTuple):
 
 
 def load(boss: psycopg.Connection[Any], family: Installed) -> None:
-    with boss.cursor() as cursor, cursor.copy(f"COPY {family.relation} FROM STDIN".encode()) as copy:
+    into = f"COPY {family.relation} FROM STDIN".encode()
+    with boss.cursor() as cursor, cursor.copy(into) as copy:
         for one in family.rows():
             copy.write_row(one)
 
 
-def released(alice: psycopg.Connection[Any], family: Installed, table: Table, epsilon: str, runs: int) -> list[Run]:
+def released(
+    alice: psycopg.Connection[Any],
+    family: Installed,
+    table: Table,
+    epsilon: str,
+    runs: int,
+) -> list[Run]:
     """Releases as installed, each with noise of its own; bars of each query by itself."""
     call = (
         "SELECT answer, unbiased, low, high FROM dp.dp_release_numeric("

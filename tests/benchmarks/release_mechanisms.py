@@ -1,11 +1,11 @@
 """Errors of every mechanism on a table of release_tables.py, with production noise.
 
-`cells` are split cells (`answer`), `alg2` Algorithm 2 on the paper's universe, `alg2_split` on split
-data; the others are the paper's comparisons (numeric-release.md §8, §10) and 0 for everything. The
-paper's universe is the values themselves where there are at most 10^6 cells, and bits elsewhere.
-Comparisons get the universe that is best for them: values, or split data. No number here comes from
-a query: these are the cores of the extension, which PostgreSQL calls (bench_release.py measures
-what is installed).
+`cells` are split cells (`answer`), `alg2` Algorithm 2 on the paper's universe, `alg2_split` on
+split data; the others are the paper's comparisons (numeric-release.md §8, §10) and 0 for
+everything. The paper's universe is the values themselves where there are at most 10^6 cells, and
+bits elsewhere. Comparisons get the universe that is best for them: values, or split data. No
+number here comes from a query: these are the cores of the extension, which PostgreSQL calls
+(bench_release.py measures what is installed).
 """
 
 from __future__ import annotations

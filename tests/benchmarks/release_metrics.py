@@ -28,7 +28,8 @@ COVERED = (
     "alg2_split:sum",
 )
 AT_MOST, AT_LEAST = operator.le, operator.ge
-TARGETS: dict[str, tuple[Callable[[float, float], bool], float]] = {
+Met = Callable[[float, float], bool]
+TARGETS: dict[str, tuple[Met, float]] = {
     "median_error:transfusion:1:cells": (AT_MOST, 50),
     "median_error:transfusion:2:cells": (AT_MOST, 34),
     "median_error:bank:1:cells": (AT_MOST, 20_500),
@@ -47,6 +48,10 @@ FORM = re.compile(
     rf"|coverage:({'|'.join(COVERED)})|zero_wins:({'|'.join(DATASETS)}):[0-9.]+"
     r"|bound_breaks|alpha_short_share|adult_rounds_cpu_seconds|vectors|free_answer_ms(:plain_sql)?"
 )
+
+
+def side(met: Met) -> str:
+    return "at most" if met is AT_MOST else "at least"
 
 
 def required() -> list[str]:
@@ -73,7 +78,7 @@ def strange(found: Iterable[str]) -> list[str]:
 def missed(found: Mapping[str, float]) -> list[str]:
     """Targets that a number does not meet, in words."""
     return [
-        f"{name} is {found[name]:g}, {'at most' if met is AT_MOST else 'at least'} {limit:g} is aimed at"
+        f"{name} is {found[name]:g}, {side(met)} {limit:g} is aimed at"
         for name, (met, limit) in TARGETS.items()
         if name in found and not met(found[name], limit)
     ]
@@ -83,7 +88,7 @@ def target(metric: str) -> str:
     if metric not in TARGETS:
         return ""
     met, limit = TARGETS[metric]
-    return f"; {'at most' if met is AT_MOST else 'at least'} {limit:,g}"
+    return f"; {side(met)} {limit:,g}"
 
 
 def note_of(mechanism: str, table: Table, own: Measured, installed: bool = False) -> str:
@@ -108,7 +113,8 @@ def zero_wins(sweep: Sweep, epsilon: Fraction) -> tuple[int, int, str]:
     zero = own.pop("zero")
     behind = [name for name, found in own.items() if found.box[1] >= zero.box[1]]
     mean = [name for name, found in own.items() if found.means.mean() >= zero.means.mean()]
-    said = f"median not below zero's: {', '.join(behind) or 'none'}; mean: {', '.join(mean) or 'none'}"
+    told = [", ".join(names) or "none" for names in (behind, mean)]
+    said = f"median not below zero's: {told[0]}; mean: {told[1]}"
     return len(behind), len(own), said
 
 

@@ -6,7 +6,7 @@
 | adult_loss, adult_gain | ages 1 … 100 x education 1 … 16 | 0 … 4,396; 0 … 99,999 | 32,395 boxes |
 | adult_hours | as adult_loss | hours a week, 0 … 99 | 1,045 ranges of ages |
 | bank | ages 1 … 100 x housing x loan | balance above 0, at most 2^17 | 4,180 |
-| tpch | 84 months x discount 0 … 10 % x quantity 1 … 10 | price x discount, at most 10,500 | 75,360 |
+| tpch | 84 months x discount 0 … 10 % x quantity 1 … 10 | price x discount <= 10,500 | 75,360 |
 
 A range of ages has up to 11 of them; a box of Adult's one or two levels of education. Bounds and
 domains are the paper's, some of which it took from the data (§13): they are what its figures need,
@@ -94,7 +94,8 @@ def lines(path: str) -> Iterator[dict[str, str]]:
 
 def intervals(size: int, most: int) -> list[tuple[int, int]]:
     """Half open, of up to `most` values of 0 … size - 1."""
-    return [(low, high) for low in range(size) for high in range(low + 1, min(size, low + most) + 1)]
+    spans = ((low, min(size, low + most)) for low in range(size))
+    return [(low, high) for low, last in spans for high in range(low + 1, last + 1)]
 
 
 def boxes(*axes: list[tuple[int, int]]) -> tuple[Array, Array]:
@@ -111,7 +112,8 @@ def transfusion() -> Table:
     values = tuple(pace for _, pace in rows)
     asked = ((low - 1)[:, None], high[:, None])
     sizes = (release_data.MOST,)
-    return Table("transfusion", sizes, places, values, *asked, Fraction(200), False, 1000, ranges=True)
+    own = (places, values, *asked, Fraction(200), False, 1000)
+    return Table("transfusion", sizes, *own, ranges=True)
 
 
 @lru_cache
@@ -135,7 +137,16 @@ def adult(name: str) -> Table:
     asked = boxes(intervals(AGES, 11), education)
     places = (ages - 1) * LEVELS + levels - 1
     sizes = (AGES, LEVELS)
-    return Table(f"adult_{name}", sizes, places, values, *asked, Fraction(bound), ranges=name == "hours")
+    own_ranges = name == "hours"
+    return Table(
+        f"adult_{name}",
+        sizes,
+        places,
+        values,
+        *asked,
+        Fraction(bound),
+        ranges=own_ranges,
+    )
 
 
 @lru_cache
