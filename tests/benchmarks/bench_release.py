@@ -1,9 +1,10 @@
 """`make bench-release`: how near the answers of released families are, whether their bars hold, and what they take.
 
 Errors of split cells are those of dp_release_numeric in PostgreSQL, as installed, for the families of
-release_installed.py; all others those of the cores with production noise (release_mechanisms.py), because Algorithm 2
-and what releases are compared with have no SQL. Of each run the median over all queries, then the median (mean_error:
-the mean) over the runs. `zero` answers 0 everywhere. Coverage is the share of draws whose bar holds.
+release_installed.py; all others those of the cores with production noise (release_mechanisms.py): Algorithm 2 also on
+the universe of the paper, and what releases are compared with, have no SQL. Of each run the median over all queries,
+then the median (mean_error: the mean) over the runs. `zero` answers 0 everywhere. Coverage is the share of draws whose
+bar holds.
 
     BENCH_QUICK=1    few runs and draws, epsilon 1 alone: what there is, in a minute
     BENCH_FIGURES=0  no figures

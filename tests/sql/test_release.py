@@ -22,9 +22,9 @@ Connection = psycopg.Connection[Any]
 Row = tuple[list[str], float, float, float, float, bool]
 
 SHARP = "epsilon => 25"
-# Of all tests together, a hundred answers whose bars hold at SURE, and two thousand draws of noise.
+# Of each test at most twenty answers whose bars hold at SURE, and five hundred draws of noise.
 SURE = "0.999999999"
-pytestmark = pytest.mark.chance(fix_chance.union(100 * 1e-9, fix_chance.beyond(24, 2000)))
+pytestmark = pytest.mark.chance(fix_chance.union(20 * 1e-9, fix_chance.beyond(24, 500)))
 
 
 @pytest.fixture(scope="module")
