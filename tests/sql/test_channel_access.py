@@ -17,7 +17,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_nothing_but_five_functions_for_the_channels_login(cluster: Cluster) -> None:
+def test_nothing_but_six_functions_for_the_channels_login(cluster: Cluster) -> None:
     login = cluster.channel()
     with cluster.connect() as root:
         found = root.execute(
@@ -25,7 +25,7 @@ def test_nothing_but_five_functions_for_the_channels_login(cluster: Cluster) -> 
             " AND has_function_privilege(%s, p.oid, 'EXECUTE') ORDER BY 1",
             [login],
         ).fetchall()
-        assert [name for (name,) in found] == ["_answer", "_charge", "_count_start", "_hello", "_probe"]
+        assert [name for (name,) in found] == ["_answer", "_charge", "_count_start", "_hello", "_probe", "_publish_release"]
         readable = root.execute(
             "SELECT c.oid::regclass FROM pg_class c"
             " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace)"
