@@ -25,7 +25,14 @@ def test_nothing_but_six_functions_for_the_channels_login(cluster: Cluster) -> N
             " AND has_function_privilege(%s, p.oid, 'EXECUTE') ORDER BY 1",
             [login],
         ).fetchall()
-        assert [name for (name,) in found] == ["_answer", "_charge", "_count_start", "_hello", "_probe", "_publish_release"]
+        assert [name for (name,) in found] == [
+            "_answer",
+            "_charge",
+            "_count_start",
+            "_hello",
+            "_probe",
+            "_publish_release",
+        ]
         readable = root.execute(
             "SELECT c.oid::regclass FROM pg_class c"
             " WHERE c.relnamespace IN ('dp'::regnamespace, 'public'::regnamespace)"
