@@ -56,7 +56,10 @@ def test_another_confidence_is_another_bar_of_the_same_release(alice: psycopg.Co
     assert narrow["rows"] == wide["rows"]
     assert wide["notice"]["path"] == "cache"
     assert wide["notice"]["charge"] == {}
-    for one, two in zip(narrow["bars"], wide["bars"], strict=True):
+    # of a group whose noisy count is far below 1 nothing is known at the lower confidence: its bar is the whole range
+    many = [place for place, row in enumerate(narrow["rows"]) if int(row[1]) > 100]
+    assert len(many) >= 2
+    for one, two in [(narrow["bars"][place], wide["bars"][place]) for place in many]:
         for (low, high, error), (lower, higher, same) in zip(one, two, strict=True):
             assert error == same
             assert low is None or Decimal(lower) <= Decimal(low) <= Decimal(high) <= Decimal(higher)
