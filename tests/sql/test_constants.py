@@ -13,6 +13,7 @@ from pg_epsilon.errors import DPError
 from pg_epsilon.query.constants import MAX_TEXT
 from pg_epsilon.query.expression import compile_predicate
 from pg_epsilon.query.functions import FUNCTIONS
+from pg_epsilon.query.plain import FUNCTIONS as PLAIN
 from sql.test_hostile_rows import Bench, bench
 
 __all__ = ["bench", "hostile_server"]
@@ -58,9 +59,27 @@ def test_what_is_no_function_of_its_operands_is_never_run(bench: Bench) -> None:
 
 
 def test_only_what_settings_decide_is_let_through(bench: Bench) -> None:
-    """Of the STABLE functions that are computed, none reads a table or a catalog: PostgreSQL's C functions all."""
-    sql = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 11 AND proname = ANY (%s) AND provolatile = 'v'"
+    """Of the STABLE functions that are computed, none reads a table or a catalog: PostgreSQL's C functions all. None
+    is anything else than a function of one value, because nobody asks at each question."""
+    sql = (
+        "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 11 AND oid < 16384 AND proname = ANY (%s)"
+        " AND (provolatile = 'v' OR proretset OR prokind <> 'f')"
+    )
     assert bench.engine.execute(sql, (sorted(SETTINGS_ALONE),)).fetchall() == []
+
+
+def test_what_is_computed_without_settings_knows_no_moment(bench: Bench) -> None:
+    """No function of plain.py takes or gives a date, a time or an interval. Any type: concat's and
+    format's arguments, and the range of which lower and upper are ends, whose literal plain.py does not read."""
+    sql = (
+        "SELECT DISTINCT p.proname::text, t.typcategory::text FROM pg_proc AS p"
+        " CROSS JOIN unnest(p.proargtypes::oid[] || p.prorettype) AS one JOIN pg_type AS t ON t.oid = one"
+        " WHERE p.pronamespace = 11 AND p.oid < 16384 AND p.proname = ANY (%s)"
+    )
+    found = bench.engine.execute(sql, (sorted(PLAIN),)).fetchall()
+    assert {name for name, _ in found} == PLAIN
+    assert {kind for _, kind in found} <= set("SNBUVGP")  # texts, numbers, bytes, bits, geometry; never D, T, R
+    assert {name for name, kind in found if kind == "P"} == {"concat", "concat_ws", "format", "lower", "upper"}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ class Folding:
         def fold(expressions: Sequence[str]) -> Sequence[str | None]:
             if len(expressions) == 1 and isinstance(expressions[0], Fixed):
                 return self._fixed(expressions[0])
+            if len(expressions) == 1 and isinstance(expressions[0], Textual) and expressions[0].plain:
+                return self._plain(expressions[0])
             order = str(settings.get("DateStyle") or "ISO, MDY").rpartition(",")[2].strip()
             try:
                 with self._undone():
@@ -68,6 +70,14 @@ class Folding:
         try:
             with self._undone():
                 return [self._execute(f"SELECT {one.prepared} AS v", ["text"], [one.argument])[0]["v"]]
+        except Exception as error:
+            raise _fold_error(error) from None
+
+    def _plain(self, one: Textual) -> Sequence[str | None]:
+        """Under the engine's own settings, because the asker's make no difference."""
+        try:
+            with self._undone():
+                return [self._run(one.statement)[0]["v0"]]
         except Exception as error:
             raise _fold_error(error) from None
 

@@ -17,7 +17,8 @@ from pg_epsilon.query.literals import as_text, fold_term, identifier, quote, unt
 from pg_epsilon.query.parse import ast, enums
 from pg_epsilon.query.types import Fixed, Kind, Term, Textual, type_by_oid
 
-# STABLE for the sake of TimeZone, DateStyle or a type's output: functions of operands and of the asker's settings.
+# STABLE for the sake of TimeZone, DateStyle or a type's output: functions of operands and of the asker's settings. What
+# is known of them is not asked again: tests/sql/test_constants.py compares it with pg_proc.
 _STABLE = frozenset(
     {"age", "concat", "concat_ws", "date_part", "date_trunc", "extract", "format", "make_timestamptz"}
     | {"quote_literal", "quote_nullable", "timezone", "to_char", "to_date", "to_number", "to_timestamp"}
@@ -77,7 +78,8 @@ def _call(ctx: Context, node: Any) -> Term | None:
     args = tuple(node.args or ())
     if len(names) != 1 or names[0] is None or (names[0] == "age" and len(args) != 2):  # else since the engine's day
         return None
-    name, letter = str(names[0]), _letter(ctx, "p.proname", str(names[0]))
+    name = str(names[0])
+    letter = "s" if name in _STABLE else _letter(ctx, "p.proname", name)
     if letter == "v":
         hint = f"Run SELECT {name}(...) first, and write its value as a constant or a parameter."
         raise ctx.refuse(node, f"function {name} is VOLATILE: its value may differ from row to row", hint)
@@ -138,7 +140,7 @@ def _operands(ctx: Context, node: Any, args: tuple[Any, ...], *, pads: bool) -> 
 
 def _typed(ctx: Context, node: Any, sql: str) -> Term | None:
     """The call, with the type that PostgreSQL gives it; None for a type whose values are not compared here."""
-    found = ctx.folded(Textual(_TYPE_SIZE_TEXT, _COMPUTED_ONCE.format(sql=sql)), node, "the constant")
+    found = ctx.folded(Textual(_TYPE_SIZE_TEXT, _COMPUTED_ONCE.format(sql=sql), sql), node, "the constant")
     oid, size, text = (found or "0  ").split(" ", 2)
     type_ = type_by_oid(int(oid))
     if type_ is None:

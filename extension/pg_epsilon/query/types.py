@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from pg_epsilon.query.plain import is_plain
 from pg_epsilon.query.schema import Column, Relation
 
 Fold = Callable[[Sequence[str]], Sequence[str | None]]
@@ -32,14 +33,17 @@ class Textual(str):
     """SQL of a text, under the settings of whoever asks: nobody needs to ask PostgreSQL for its type.
 
     source: the FROM clause that it needs. statement: the same as one SELECT of the text as v0 and its type as t0, which
-    is planned faster than the expression, a sub-query, within another SELECT.
+    is planned faster than the expression, a sub-query, within another SELECT. of: what the text is made of, if not
+    `sql` itself. plain: whether no setting decides what it is (plain.py).
     """
 
     statement: str
+    plain: bool
 
-    def __new__(cls, sql: str, source: str = "") -> Textual:
+    def __new__(cls, sql: str, source: str = "", of: str | None = None) -> Textual:
         found = super().__new__(cls, f"(SELECT {sql} {source})" if source else sql)
         found.statement = f"SELECT {sql} AS v0, 'text' AS t0 {source}"
+        found.plain = is_plain(sql if of is None else of)
         return found
 
 
