@@ -85,13 +85,15 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", "k => 2, epsilon => 0.3, attributes => '{batch}'")),
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", f"k => 2, {CELLS}, attributes => '{{batch}}'")),
         (A, "cache", why(0, "'{b,a}', '{1,-2}', -1e6", f"k => 3, {CELLS}, attributes => '{{batch}}'")),
-        (A, "DP003", why(0, "'{a,b}', '{1,-1}', -1e6", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{batch}}'")),
+        (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{batch}}'")),
+        (A, "cache", why(0, "'{b,a}', '{3,-1}', -1e6", f"aggregate => 2, k => 4, {CELLS}, attributes => '{{batch}}'")),
     ],
     "web": [
         (
             A,
             "direct",
-            "dp_group_by('audit.event', '{kind}', '{count(*),sum(size)}', rho => 0.02, mechanism => 'gaussian')",
+            "dp_group_by('audit.event', '{kind}', '{count(*),sum(size),avg(size)}', rho => 0.02,"
+            " mechanism => 'gaussian')",
         ),
         (
             A,
@@ -100,6 +102,8 @@ SESSIONS: dict[str, list[Question]] = {
         ),
         (A, "direct", why(0, "'{k1,k2}', '{1,-1}', -1e9", f"aggregate => 2, {CELLS}, attributes => '{{size}}'")),
         (A, "cache", why(0, "'{k2,k1}', '{1,-1}', -1e9", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{size}}'")),
+        (A, "direct", why(0, "'{k1,k2}', '{1,-1}', -1e9", f"aggregate => 3, {CELLS}, attributes => '{{size}}'")),
+        (A, "cache", why(0, "'{k2,k1}', '{1,-1}', -1e9", f"aggregate => 3, k => 2, {CELLS}, attributes => '{{size}}'")),
     ],
 }
 # Rows so many that distances are told apart, and a budget of which they are short.
@@ -150,6 +154,8 @@ CAUGHT = [
     ("lab", "one_set_of_several", "sensitivity", 3),
     ("web", "one_row_a_user", "sensitivity", 2),
     ("web", "cells_twice", "price", 2),
+    ("lab", "one_number_of_a_pair", "sensitivity", 5),
+    ("web", "one_row_a_user", "sensitivity", 4),
     ("far", "limits_that_are_not_nested", "sensitivity", 1),
     ("far", "printed_loop", "price", 1),
     ("crowd", "one_row_a_user", "sensitivity", 1),

@@ -15,7 +15,7 @@ from pg_epsilon.explain.measure import Explaining, rows
 from pg_epsilon.explain.method import ByCells
 from pg_epsilon.explain.paid import Paid
 from pg_epsilon.explain.ranked import Ranked
-from pg_epsilon.explain.table import denominator, sorted_rows
+from pg_epsilon.explain.table import Row, denominator, sorted_rows
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.group_by import Measure
 
@@ -29,22 +29,26 @@ def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
     """The member "explain" of an answer, rows in the table's order: explanation, share and its interval, ranks."""
     if isinstance(measure, Ranked):
         return {"rows": [[text, None, None, None, low, high] for text, low, high in ranked.rows(raw, measure)]}
-    divisor = _divisor(why)
-    found: list[list[Cell]] = []
-    for text, shares, low, high in sorted_rows(rows(raw, _own(measure)), divisor or 1.0):
-        shown: list[Cell] = [number(share) if divisor else None for share in shares]
-        found.append([text, *shown, low, high])
-    return {"rows": found}
+    return _table(rows(raw, _own(measure)), _divisor(why))
 
 
 def paid_document(asked: Paid) -> dict[str, Any]:
     """`document` of an explanation from what was paid: in the same order, of the same columns."""
-    divisor = _difference(asked.comparison)
-    found: list[list[Cell]] = []
-    for text, shares, low, high in sorted_rows(asked.top, divisor or 1.0):
+    return _table(asked.top, _difference(asked.comparison))
+
+
+def cells_document(asked: ByCells, raw: Sequence[int]) -> dict[str, Any]:
+    """The same of an explanation by marginals."""
+    return _table(asked.answer(raw), _denominator(asked.why))
+
+
+def _table(found: Sequence[Row], divisor: float | None) -> dict[str, Any]:
+    """divisor: of influences; None: no share is told."""
+    lines: list[list[Cell]] = []
+    for text, shares, low, high in sorted_rows(found, divisor or 1.0):
         shown: list[Cell] = [number(share) if divisor else None for share in shares]
-        found.append([text, *shown, low, high])
-    return {"rows": found}
+        lines.append([text, *shown, low, high])
+    return {"rows": lines}
 
 
 def paid_described(asked: Paid) -> tuple[dict[str, Any], list[str]]:
@@ -98,6 +102,7 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
     are of the release and not of the question: no group, no weight, no k.
     """
     why, how = asked.why, asked.how
+    noise = how.pair_noise if why.kind == "avg" else how.value_noise
     facts = {
         "method": "cells",
         "predicates": len(why.space),
@@ -107,10 +112,11 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
         "groups": how.groups,
         "sets": how.sets,
         "numbers": how.released,
-        "deviation": float(f"{how.value_noise.scale * float(why.step):.4g}"),  # of one cell
+        # of one cell; of averages of each of its two numbers
+        "deviation": float(f"{noise.scale * float(why.step):.4g}"),
     }
     half_width, confidence = asked.half_width * float(why.step), plain(_decimal(why.comparison.question.confidence))
-    divisor = _difference(why.comparison)
+    divisor = _denominator(why)
     width = f", each share is known to about {half_width / divisor:.3g}" if divisor else ""
     sentences = [
         f"{why.k} of {len(why.space)} predicates{width}, for all pairs of {how.groups} groups at once at {confidence}",
@@ -127,7 +133,7 @@ def compared_methods(why: Why) -> dict[str, Any] | None:
     if why.method != "auto":
         return None
     taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
-    divisor = (_difference(why.comparison) or 1.0) / float(why.step)
+    divisor = (_denominator(why) or 1.0) / float(why.step)
     known = {} if why.methods is None else why.methods._asdict()
     return {"asked": "auto", "taken": taken, **{one: float(f"{half / divisor:.4g}") for one, half in known.items()}}
 
@@ -186,8 +192,14 @@ def _own(measure: Measure) -> Explaining:
 
 def _divisor(why: Why) -> float | None:
     """What influences in lattice units are divided by; None where no difference was found, or where it is 0."""
+    found = _denominator(why)
+    return None if found is None else found / float(why.step)
+
+
+def _denominator(why: Why) -> float | None:
+    """The same of influences in units of the value."""
     found = _difference(why.comparison)
-    return None if found is None else denominator(why.kind, found, why.counts) / float(why.step)
+    return None if found is None else denominator(why.kind, found, why.counts)
 
 
 def _difference(comparison: Comparison) -> float | None:

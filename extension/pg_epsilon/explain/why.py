@@ -105,6 +105,15 @@ class Why:
         weights = question.weights or (1, -1)
         return tuple(_rows_of(form) for form, weight in zip(question.groups, weights, strict=True) if weight)
 
+    @property
+    def placed(self) -> tuple[tuple[float, float], ...]:
+        """Of averages, as they were released: of each compared group its number of rows, 1 at least, and where between
+        the bounds its average lies, 0 to 1."""
+        question = self.comparison.question
+        weights = question.weights or (1, -1)
+        forms = [form for form, weight in zip(question.groups, weights, strict=True) if weight]
+        return tuple((max(1.0, _rows_of(form)), _place_of(form)) for form in forms)
+
 
 def compile_why(head: Head) -> Why:
     """The member "explain" of a request about a release.
@@ -193,6 +202,13 @@ def _rows_of(form: Form) -> float:
     if isinstance(form, Halves):
         return form.count.number
     return float(form.a + form.b) / float(form.high - form.low) if isinstance(form, Pair) else 1.0
+
+
+def _place_of(form: Form) -> float:
+    if not isinstance(form, Halves | Pair) or form.shown is None:
+        return 1.0  # an end, where the noise of two sums is largest
+    low, high = Fraction(form.low), Fraction(form.high)
+    return float(min(max((form.shown - low) / (high - low), Fraction(0)), Fraction(1)))
 
 
 def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
