@@ -245,9 +245,15 @@ def test_auto_takes_what_is_nearer(cluster: Cluster, alice: Connection) -> None:
     many = plan(f"k => 10, rho => 0.5, {FEW}")
     assert few["methods"]["cells"] > few["methods"]["one_shot"] and "method" not in few["explain"]
     assert many["methods"]["cells"] < many["methods"]["one_shot"] and many["explain"]["method"] == "cells"
+    assert few["methods"]["ranks"].keys() == many["methods"]["ranks"].keys() == {"cells", "one_shot"}
+    assert "ranks are told of shares" in many["text"] and "shares to" in many["text"]
     assert (few["methods"]["taken"], many["methods"]["taken"]) == ("one_shot", "cells")
     assert "auto took one_shot" in few["text"] and "auto took cells" in many["text"]
     assert many["charge"]["worst"] == {"rho": "0.5"}
+    alike = plan(f"k => 1, rho => 0.5, aggregate => 3, anyway => true, {SURE}, {FEW}", "'b', 'c'")  # equal averages
+    assert "ranks are told of influences" in alike["text"] and "shares to" not in alike["text"]
+    ranks = alike["methods"]["ranks"]
+    assert alike["methods"]["taken"] == "cells" and ranks["cells"] < ranks["one_shot"]
     said = plan(f"k => 10, epsilon => 1, {FEW}")
     assert (
         said["methods"] == {"asked": "auto", "taken": "one_shot"}

@@ -17,12 +17,14 @@ from typing import Any
 from pg_epsilon.choice_parts import Choice
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain import priced
+from pg_epsilon.explain.comparison import told_difference
 from pg_epsilon.explain.derived import average_half_width, derived, half_width
+from pg_epsilon.explain.expected import Methods, largest, of_cells, of_one_shot
 from pg_epsilon.explain.marginals import Marginals, Numbers
 from pg_epsilon.explain.space import Space
 from pg_epsilon.explain.statement import SUM_MAX
 from pg_epsilon.explain.table import Row
-from pg_epsilon.explain.why import Methods, Why
+from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
@@ -105,7 +107,8 @@ class Shared:
 
 def decided(request: Request, why: Why) -> Why | ByCells:
     """The question with its method: the one that was asked for; of auto, marginals where they fit
-    and an influence's interval is not wider, though it holds for all pairs at once.
+    and are expected to tell no less of shares and ranks, though theirs hold for all pairs at once
+    (`expected.Methods`).
 
     Errors: DP003, DP004 and DP005 where marginals are asked for and do not fit (`by_cells`).
     """
@@ -119,8 +122,10 @@ def decided(request: Request, why: Why) -> Why | ByCells:
         return why
     if why.method == "cells":
         return found
-    one_shot = priced.measure_of(request, why)
-    methods = Methods(found.half_width, float(one_shot.margin / one_shot.steps))
+    one_shot, predicates = priced.measure_of(request, why), len(why.space)
+    most = largest(one_shot.change, found.how.units, priced.most_rows(request))
+    told = told_difference(why.comparison) is not None
+    methods = Methods(of_cells(found.half_width, predicates, most), of_one_shot(one_shot, most), told)
     if not methods.cells_are_nearer:
         return replace(why, methods=methods)
     return replace(found, why=replace(found.why, methods=methods))

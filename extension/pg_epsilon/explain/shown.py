@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -10,7 +9,7 @@ from typing import Any
 
 from pg_epsilon.decimals import plain
 from pg_epsilon.explain import ranked
-from pg_epsilon.explain.comparison import Comparison, number
+from pg_epsilon.explain.comparison import Comparison, number, told_difference
 from pg_epsilon.explain.measure import Explaining, rows
 from pg_epsilon.explain.method import ByCells
 from pg_epsilon.explain.paid import Paid
@@ -34,7 +33,7 @@ def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
 
 def paid_document(asked: Paid) -> dict[str, Any]:
     """`document` of an explanation from what was paid: in the same order, of the same columns."""
-    return _table(asked.top, _difference(asked.comparison))
+    return _table(asked.top, told_difference(asked.comparison))
 
 
 def cells_document(asked: ByCells, raw: Sequence[int]) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def _table(found: Sequence[Row], divisor: float | None) -> dict[str, Any]:
 
 def paid_described(asked: Paid) -> tuple[dict[str, Any], list[str]]:
     """(Facts, sentences) of an explanation from what was paid: public, and what was released before."""
-    comparison, divisor = asked.comparison, _difference(asked.comparison)
+    comparison, divisor = asked.comparison, told_difference(asked.comparison)
     wide = max((row.high - row.low) / 2 for row in asked.top) / divisor if divisor else None
     facts = {
         **_compared(comparison, asked.weights),
@@ -127,15 +126,19 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
 
 
 def compared_methods(why: Why) -> dict[str, Any] | None:
-    """What auto took, and half of the interval of an influence by each method: of a share, where one is told; None:
-    auto was not asked for.
+    """What auto took, and by each method half of the interval of an influence, and how far two are apart whose ranks
+    are told apart: of shares, where they are told; None: auto was not asked for.
     """
     if why.method != "auto":
         return None
     taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
     divisor = (_denominator(why) or 1.0) / float(why.step)
-    known = {} if why.methods is None else why.methods._asdict()
-    return {"asked": "auto", "taken": taken, **{one: float(f"{half / divisor:.4g}") for one, half in known.items()}}
+    found: dict[str, Any] = {"asked": "auto", "taken": taken}
+    if why.methods is not None:
+        known = {"cells": why.methods.cells, "one_shot": why.methods.one_shot}
+        found |= {one: float(f"{widths.shares / divisor:.4g}") for one, widths in known.items()}
+        found["ranks"] = {one: float(f"{widths.ranks / divisor:.4g}") for one, widths in known.items()}
+    return found
 
 
 def _chosen(why: Why) -> list[str]:
@@ -145,9 +148,11 @@ def _chosen(why: Why) -> list[str]:
         return []
     if why.methods is None:
         return ["auto took one_shot: method 'cells' does not fit this question (asked for by name, it says why)"]
-    of = "shares" if _difference(why.comparison) else "influences"
+    ranks, of = found["ranks"], "shares" if why.methods.shares_are_told else "influences"
+    shares = f"shares to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot; "
     return [
-        f"auto took {found['taken']}: {of} to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot"
+        f"auto took {found['taken']}: {shares if why.methods.shares_are_told else ''}ranks are told of {of}"
+        f" {ranks['cells']:.3g} apart by cells, {ranks['one_shot']:.3g} by one_shot"
     ]
 
 
@@ -198,16 +203,8 @@ def _divisor(why: Why) -> float | None:
 
 def _denominator(why: Why) -> float | None:
     """The same of influences in units of the value."""
-    found = _difference(why.comparison)
+    found = told_difference(why.comparison)
     return None if found is None else denominator(why.kind, found, why.counts)
-
-
-def _difference(comparison: Comparison) -> float | None:
-    """The size of the released difference; None where it may be noise, or is 0."""
-    found = comparison.interval
-    if found.verdict != "yes" or not math.isfinite(found.difference) or not found.difference:
-        return None
-    return abs(found.difference)
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison
+from pg_epsilon.explain.expected import Methods
 from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 from pg_epsilon.explain.formula import Formula, check_predicates, formula_of, places_of
 from pg_epsilon.explain.groups import Keys
@@ -42,17 +43,6 @@ OPTIONS = frozenset({"split", "lower", "joint"})
 METHODS = ("one_shot", "auto", "cells")
 MOST_PICKS = 100
 EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
-
-
-class Methods(NamedTuple):
-    """Half of an influence's interval by each method, in lattice units: by the noise of the weighted sum."""
-
-    cells: float
-    one_shot: float
-
-    @property
-    def cells_are_nearer(self) -> bool:
-        return self.cells <= self.one_shot
 
 
 @dataclass(frozen=True)
