@@ -120,6 +120,11 @@ def one_set_of_several(replace: Replace) -> None:
     replace(marginals.Marginals, "l2_squared", property(lambda how: (how.units * how.reach) ** 2))
 
 
+def one_number_of_a_pair(replace: Replace) -> None:
+    """The noise of a sum less its centre, which one row moves by half of the range, for both numbers of an average."""
+    replace(marginals.Marginals, "l2_squared", property(lambda how: how.sets * (how.units * how.reach) ** 2 // 2))
+
+
 def cells_twice(replace: Replace) -> None:
     """A second release of all cells from the same budget."""
     sound = marginals.core
@@ -145,6 +150,7 @@ CONTROLS = {
         true_order,
         limits_that_are_not_nested,
         one_set_of_several,
+        one_number_of_a_pair,
         cells_twice,
     )
 }

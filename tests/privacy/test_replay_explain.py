@@ -63,6 +63,11 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", why(0, RATIO, f"aggregate => 3, k => 2, epsilon => 0.5, anyway => true, {OWN}")),
         (A, "DP003", why(0, "groups => '{red,green}', expression => 'ln(o1)'", "anyway => true, epsilon => 1")),
     ],
+    "crowd": [
+        (A, "direct", "dp_group_by('audit.crowd', '{stage}', '{count(*),sum(age)}', epsilon => 40)"),
+        (A, "direct", why(0, RATIO, f"k => 1, epsilon => 4.5, anyway => true, {FEW}")),
+        (A, "direct", why(0, RATIO, f"aggregate => 2, k => 2, epsilon => 9, anyway => true, {FEW}")),
+    ],
     "trade": [
         (
             A,
@@ -80,13 +85,15 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", "k => 2, epsilon => 0.3, attributes => '{batch}'")),
         (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", f"k => 2, {CELLS}, attributes => '{{batch}}'")),
         (A, "cache", why(0, "'{b,a}', '{1,-2}', -1e6", f"k => 3, {CELLS}, attributes => '{{batch}}'")),
-        (A, "DP003", why(0, "'{a,b}', '{1,-1}', -1e6", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{batch}}'")),
+        (A, "direct", why(0, "'{a,b}', '{1,-1}', -1e6", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{batch}}'")),
+        (A, "cache", why(0, "'{b,a}', '{3,-1}', -1e6", f"aggregate => 2, k => 4, {CELLS}, attributes => '{{batch}}'")),
     ],
     "web": [
         (
             A,
             "direct",
-            "dp_group_by('audit.event', '{kind}', '{count(*),sum(size)}', rho => 0.02, mechanism => 'gaussian')",
+            "dp_group_by('audit.event', '{kind}', '{count(*),sum(size),avg(size)}', rho => 0.02,"
+            " mechanism => 'gaussian')",
         ),
         (
             A,
@@ -95,6 +102,8 @@ SESSIONS: dict[str, list[Question]] = {
         ),
         (A, "direct", why(0, "'{k1,k2}', '{1,-1}', -1e9", f"aggregate => 2, {CELLS}, attributes => '{{size}}'")),
         (A, "cache", why(0, "'{k2,k1}', '{1,-1}', -1e9", f"aggregate => 2, k => 2, {CELLS}, attributes => '{{size}}'")),
+        (A, "direct", why(0, "'{k1,k2}', '{1,-1}', -1e9", f"aggregate => 3, {CELLS}, attributes => '{{size}}'")),
+        (A, "cache", why(0, "'{k2,k1}', '{1,-1}', -1e9", f"aggregate => 3, k => 2, {CELLS}, attributes => '{{size}}'")),
     ],
 }
 # Rows so many that distances are told apart, and a budget of which they are short.
@@ -114,6 +123,22 @@ CALL dp.describe_column('far', 'insured');
 CALL dp.describe_column('far', 'age', bounds => '{0,120}');
 CALL dp.publish('far'); CALL dp.allot('alice', 'far', epsilon => 100);
 """
+# Users of thirty rows that are alike, because a distance counts several rows of a quotient as one; the first has more.
+CROWD = """
+CREATE TABLE crowd (id int PRIMARY KEY, who int, stage text, ward text, insured boolean, age int);
+INSERT INTO crowd SELECT 30 * u + i, u, CASE WHEN u <= 6 THEN 'red' WHEN u <= 11 THEN 'green' ELSE 'amber' END,
+  CASE WHEN u % 4 < CASE WHEN u <= 6 THEN 3 ELSE 1 END THEN 'north' WHEN u % 4 = 3 THEN 'south' END,
+  u * u % 5 < 2, 20 + u * 7 % 60 FROM generate_series(1, 12) u, generate_series(1, 30) i;
+INSERT INTO crowd SELECT 600 + i, 1, 'red', 'north', true, 50 FROM generate_series(1, 9) i;
+INSERT INTO crowd VALUES (700, NULL, 'red', 'south', NULL, NULL), (701, 61, NULL, '', NULL, 2147483647);
+CALL dp.create_dataset('crowd', unit => 'user', epsilon => 100);
+CALL dp.protect('crowd', 'crowd', unit_column => 'who', max_rows_per_unit => 30, max_rows => 1000);
+CALL dp.describe_column('crowd', 'stage', domain => '{red,green,amber}', nullable => false);
+CALL dp.describe_column('crowd', 'ward', domain => '{north,south}');
+CALL dp.describe_column('crowd', 'insured');
+CALL dp.describe_column('crowd', 'age', bounds => '{0,120}');
+CALL dp.publish('crowd'); CALL dp.allot('alice', 'crowd', epsilon => 100);
+"""
 # What each control is seen by: the places of those questions in the session, after the first.
 CAUGHT = [
     ("pay", "unclamped_values", "sensitivity", 3),
@@ -129,15 +154,18 @@ CAUGHT = [
     ("lab", "one_set_of_several", "sensitivity", 3),
     ("web", "one_row_a_user", "sensitivity", 2),
     ("web", "cells_twice", "price", 2),
+    ("lab", "one_number_of_a_pair", "sensitivity", 5),
+    ("web", "one_row_a_user", "sensitivity", 4),
     ("far", "limits_that_are_not_nested", "sensitivity", 1),
     ("far", "printed_loop", "price", 1),
+    ("crowd", "one_row_a_user", "sensitivity", 1),
 ]
 
 
 @pytest.fixture(scope="module")
 def conn() -> Iterator[psycopg.Connection[Any]]:
     with audit_cluster() as cluster:
-        cluster.psql(FAR, user="boss")
+        cluster.psql(FAR + CROWD, user="boss")
         yield from _tapped(cluster)
 
 

@@ -154,6 +154,58 @@ def test_sums(cluster: Cluster, alice: Connection) -> None:
         check(cluster, explained(alice, call.replace("'a'", "'b'")), "bc", value)
 
 
+def of_averages(cluster: Cluster, pair: str, weights: tuple[float, float] = (1, -1)) -> dict[str, float]:
+    """Every predicate's share of the difference of average prices, by plain SQL: what the weighted averages lose
+    without its rows, times the rows that are left of the smaller group, to those of the smaller group.
+    """
+    tests = ["kind = 'x'", "kind = 'y'", "kind IS NULL", "kind IS NOT NULL AND kind NOT IN ('x', 'y')"]
+    tests += ["paid = true", "paid = false", "paid IS NULL"]
+    sql = (
+        "SELECT avg(price)::float8, count(*), avg(price) FILTER (WHERE p IS NOT TRUE)::float8,"
+        " count(*) FILTER (WHERE p IS NOT TRUE)"
+        " FROM (SELECT shop, price, ({}) AS p FROM sale) s WHERE shop = %s AND price IS NOT NULL"
+    )
+    found = {}
+    with cluster.connect() as root:
+        for test in tests:
+            rows = [root.execute(sql.format(test), (shop,)).fetchone() or () for shop in pair]
+            whole = sum(w * row[0] for w, row in zip(weights, rows, strict=True))
+            smallest, left = min(row[1] for row in rows), min(row[3] for row in rows)
+            lost = sum(w * (row[0] - row[2]) for w, row in zip(weights, rows, strict=True)) if left else 0.0
+            found[test] = lost * left / (smallest * whole)
+    return found
+
+
+def test_averages(cluster: Cluster, alice: Connection) -> None:
+    """Shares and ranks of all predicates hold; another pair and weights are free; the NOTICE and the facts say it."""
+    more = f"aggregate => 3, k => 7, {CELLS}, attributes => '{{kind,paid}}'"
+    for pair, first in (("ac", "charged"), ("ab", "free")):
+        before = charges(cluster)
+        rows = explained(alice, f"'{pair[0]}', '{pair[1]}', {more}")
+        assert charges(cluster) == before + (first == "charged")
+        true = of_averages(cluster, pair)
+        assert true["kind = 'x'"] > 0.5
+        for text, share, low, high, rank, last in rows:
+            assert share is not None and low is not None and high is not None
+            assert low - 0.01 <= true[text] <= high + 0.01 and low <= share <= high  # divided by what was released
+            assert rank <= 1 + sum(one > true[text] + 1e-9 for one in true.values()) <= last
+            assert high - low < 0.25
+        assert max(rows, key=lambda row: row[1] or 0)[0] in ("kind = 'x'", "paid = true")
+    with no_charge(cluster):
+        rows = explained(alice, f"'{{a,c,b}}', weights => '{{2,-1,-1}}', {more}")
+        assert len(rows) == 7 and all(low <= share <= high for _, share, low, high, *_ in rows)  # type: ignore[operator]
+        facts = one(alice, "SELECT facts -> 'explain' FROM dp.last_answer")
+    # 105 a row in three sets at rho 2: sigma = 105 sqrt(3 / 4)
+    assert facts["deviation"] == pytest.approx(105 * 0.75**0.5, rel=1e-3)
+    assert (facts["numbers"], facts["sets"]) == (2 * 3 * 8, 3)
+
+
+def test_averages_that_may_be_equal_have_no_shares(cluster: Cluster, alice: Connection) -> None:
+    """Those of b and c are."""
+    call = f"'b', 'c', aggregate => 3, k => 2, {CELLS}, anyway => true, attributes => '{{kind,paid}}'"
+    assert all(row[1:4] == (None, None, None) and row[4] <= row[5] for row in explained(alice, call))
+
+
 def test_users(cluster: Cluster) -> None:
     """Six rows of a user at most are looked at: of 10."""
     with cluster.connect("alice") as conn:
@@ -193,9 +245,15 @@ def test_auto_takes_what_is_nearer(cluster: Cluster, alice: Connection) -> None:
     many = plan(f"k => 10, rho => 0.5, {FEW}")
     assert few["methods"]["cells"] > few["methods"]["one_shot"] and "method" not in few["explain"]
     assert many["methods"]["cells"] < many["methods"]["one_shot"] and many["explain"]["method"] == "cells"
+    assert few["methods"]["ranks"].keys() == many["methods"]["ranks"].keys() == {"cells", "one_shot"}
+    assert "ranks are told of shares" in many["text"] and "shares to" in many["text"]
     assert (few["methods"]["taken"], many["methods"]["taken"]) == ("one_shot", "cells")
     assert "auto took one_shot" in few["text"] and "auto took cells" in many["text"]
     assert many["charge"]["worst"] == {"rho": "0.5"}
+    alike = plan(f"k => 1, rho => 0.5, aggregate => 3, anyway => true, {SURE}, {FEW}", "'b', 'c'")  # equal averages
+    assert "ranks are told of influences" in alike["text"] and "shares to" not in alike["text"]
+    ranks = alike["methods"]["ranks"]
+    assert alike["methods"]["taken"] == "cells" and ranks["cells"] < ranks["one_shot"]
     said = plan(f"k => 10, epsilon => 1, {FEW}")
     assert (
         said["methods"] == {"asked": "auto", "taken": "one_shot"}
@@ -217,8 +275,7 @@ def test_the_notice_says_what_is_free(cluster: Cluster, alice: Connection) -> No
 
 
 REFUSED = [
-    ("'a', 'c', aggregate => 3, rho => 1", "DP003", "counts and sums, not for averages"),
-    ("'{a,c}', expression => 'o1 / o2', rho => 1, anyway => true", "DP003", "not for expressions"),
+    ("'{a,c}', expression => 'o1 / o2', rho => 1, anyway => true", "DP003", "weights, not for expressions"),
     ("'a', 'c', rho => 1, k => 1, predicates => '{age > 40}'", "DP003", "not for predicates"),
     ("'a', 'c', rho => 1, options => '{\"joint\": true}'", "DP003", "options are of method 'one_shot'"),
     ("'a', 'c', epsilon => 1", "DP005", "takes rho"),

@@ -209,3 +209,11 @@ def number(value: float) -> str | None:
     if math.isnan(value):
         return None
     return str(value) if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def told_difference(comparison: Comparison) -> float | None:
+    """The size of the released difference; None where it may be noise, or is 0: then no share of it is told."""
+    found = comparison.interval
+    if found.verdict != "yes" or not math.isfinite(found.difference) or not found.difference:
+        return None
+    return abs(found.difference)

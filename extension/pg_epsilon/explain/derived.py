@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import hypot
 
 from pg_epsilon.explain.comparison import Comparison
-from pg_epsilon.explain.forms import Cell
+from pg_epsilon.explain.forms import Cell, Noise
 from pg_epsilon.explain.linear import cell_by_cell, normal
 from pg_epsilon.explain.marginals import Marginals, Numbers
 from pg_epsilon.explain.paid import Misses, Paid, Source, Split, pairs_of
@@ -30,14 +31,20 @@ class Derived(Paid):
         return misses(self.comparison, self.weights, sum(len(one.values[0]) for one in self.sources))
 
 
-def misses(comparison: Comparison, weights: Sequence[Fraction], predicates: int) -> Misses:
-    """What may be missed by one pair's sum (of other weights: by one cell), by a number of rows of
-    a cell, by one of a group: a quarter each of 1 - confidence is that of all pairs, of all
-    weights, of rows by cell and of rows by group.
+NUMBERS, AVERAGES = 4, 5
+"""In how many equal parts what may be missed is divided: pairs, all weights, rows by cell, rows by
+group, and of averages those of the groups."""
 
-    Of groups that were named before anything was released, one pair is asked about.
+
+def misses(comparison: Comparison, weights: Sequence[Fraction], predicates: int, parts: int = NUMBERS) -> Misses:
+    """What may be missed by one pair's sum (of other weights: by one cell), by a number of rows of
+    a cell, by one of a group (by its average too): one part each of 1 - confidence is that of all
+    pairs, of all weights, of rows by cell and of rows by group, and of averages of groups.
+
+    Of groups that were named before anything was released, one pair is asked about. parts: NUMBERS
+    or AVERAGES.
     """
-    part, groups = (1 - comparison.question.confidence) / 4, comparison.released or len(weights)
+    part, groups = (1 - comparison.question.confidence) / parts, comparison.released or len(weights)
     pairs = pairs_of(comparison, weights)
     sums = part / (predicates * (groups if pairs is None else pairs))
     return Misses(*map(float, (sums, part / (predicates * groups), part / groups)))
@@ -54,6 +61,23 @@ def half_width(how: Marginals, comparison: Comparison, weights: Sequence[Fractio
     """
     miss = misses(comparison, weights, len(how.space)).sums
     terms = [(weight, Cell(0, how.value_noise)) for weight in weights]
+    return cell_by_cell(terms, miss) if pairs_of(comparison, weights) is None else normal(terms, miss)
+
+
+def average_half_width(
+    how: Marginals, comparison: Comparison, weights: Sequence[Fraction], released: Sequence[tuple[float, float]]
+) -> float:
+    """`half_width` of averages: of the influence of a predicate that takes few rows. released: of
+    each compared group its number of rows and where its average lies between the bounds, 0 to 1.
+
+    What one cell's two integers make of it is the noise of (1 - x) A - x B (averaged.py).
+    """
+    miss = misses(comparison, weights, len(how.space), AVERAGES).sums
+    least = min(rows for rows, _ in released)
+    terms = []
+    for weight, (rows, x) in zip(weights, released, strict=True):
+        one = Noise("gaussian", how.scale * hypot(1 - x, x))
+        terms.append((weight * Fraction(least / rows), Cell(0, one)))
     return cell_by_cell(terms, miss) if pairs_of(comparison, weights) is None else normal(terms, miss)
 
 

@@ -27,7 +27,8 @@ class Marginals:
     """The measure of a release of all sets.
 
     groups: of the release, all of them. low, high: of sums, the bounds of one value, lattice units,
-    low < high; of counts 0 and 1. sums: whether sums are released. units: how many rows of one unit
+    low < high; of counts 0 and 1. sums: whether sums are released, for averages too: both
+    integers tell their numerator and their denominator. units: how many rows of one unit
     are looked at, at least 1. rho: the price, zCDP. by_predicate: the statement adds up cells
     itself (cells.py).
 
@@ -87,6 +88,11 @@ class Marginals:
         noise.
         """
         return gaussian_scale(self.l2_squared, Fraction(self.rho))
+
+    @cached_property
+    def pair_noise(self) -> Noise:
+        """Of each of the two integers of a sum's cell."""
+        return Noise("gaussian", self.scale)
 
     @cached_property
     def row_noise(self) -> Noise:
@@ -160,6 +166,13 @@ class Numbers:
         if not self.how.sums:
             return self.rows(run, group)
         return tuple(self._value(place * self.how.groups + group) for place in self._places(run))
+
+    def halves(self, run: int, group: int) -> tuple[list[int], list[int]]:
+        """Of sums: both integers of each cell, as they were released. run: -1, of all rows of the
+        group.
+        """
+        at = [place * self.how.groups + group for place in (self._places(run) if run >= 0 else (0,))]
+        return [self.raw[one] for one in at], [self.raw[self.how.cells + one] for one in at]
 
     def _places(self, run: int) -> range:
         """Of a set's predicates, one behind: before all stands what all rows satisfy."""

@@ -17,11 +17,14 @@ from typing import Any
 from pg_epsilon.choice_parts import Choice
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain import priced
-from pg_epsilon.explain.derived import Derived, derived, half_width
+from pg_epsilon.explain.comparison import told_difference
+from pg_epsilon.explain.derived import average_half_width, derived, half_width
+from pg_epsilon.explain.expected import Methods, largest, of_cells, of_one_shot
 from pg_epsilon.explain.marginals import Marginals, Numbers
 from pg_epsilon.explain.space import Space
 from pg_epsilon.explain.statement import SUM_MAX
-from pg_epsilon.explain.why import Methods, Why
+from pg_epsilon.explain.table import Row
+from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
@@ -59,13 +62,20 @@ class ByCells:
 
     @property
     def half_width(self) -> float:
-        """`derived.half_width` of the question, lattice units."""
-        return half_width(self.how, self.why.comparison, self.why.weights)
-
-    def answer(self, raw: Sequence[int]) -> Derived:
-        """The explanation, from what was released."""
+        """`derived.half_width` of the question, resp. `average_half_width`, lattice units."""
         why = self.why
-        return derived(why.comparison, why.weights, self.places, why.k, Numbers(self.how, raw, why.step))
+        if why.kind == "avg":
+            return average_half_width(self.how, why.comparison, why.weights, why.placed)
+        return half_width(self.how, why.comparison, why.weights)
+
+    def answer(self, raw: Sequence[int]) -> Sequence[Row]:
+        """The explanation, from what was released: k predicates, influences in units of the value."""
+        why, numbers = self.why, Numbers(self.how, raw, self.why.step)
+        if why.kind != "avg":
+            return derived(why.comparison, why.weights, self.places, why.k, numbers).top
+        from pg_epsilon.explain.averaged import Averaged  # numpy is not on the way of a count
+
+        return Averaged(why.comparison, why.weights, self.places, why.k, numbers).top
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,8 @@ class Shared:
 
 def decided(request: Request, why: Why) -> Why | ByCells:
     """The question with its method: the one that was asked for; of auto, marginals where they fit
-    and an influence's interval is not wider, though it holds for all pairs at once.
+    and are expected to tell no less of shares and ranks, though theirs hold for all pairs at once
+    (`expected.Methods`).
 
     Errors: DP003, DP004 and DP005 where marginals are asked for and do not fit (`by_cells`).
     """
@@ -111,8 +122,10 @@ def decided(request: Request, why: Why) -> Why | ByCells:
         return why
     if why.method == "cells":
         return found
-    one_shot = priced.measure_of(request, why)
-    methods = Methods(found.half_width, float(one_shot.margin / one_shot.steps))
+    one_shot, predicates = priced.measure_of(request, why), len(why.space)
+    most = largest(one_shot.change, found.how.units, priced.most_rows(request))
+    told = told_difference(why.comparison) is not None
+    methods = Methods(of_cells(found.half_width, predicates, most), of_one_shot(one_shot, most), told)
     if not methods.cells_are_nearer:
         return replace(why, methods=methods)
     return replace(found, why=replace(found.why, methods=methods))
@@ -135,7 +148,7 @@ def by_cells(request: Request, why: Why) -> ByCells:
     # never below 0, so that no number of rows leaves what its sum is clamped to (statement.py)
     value = None if why.read.value is None else f"({why.read.value}) - ({low})"
     every = replace(why, read=replace(why.read, groups=groups, value=value))
-    how = Marginals(space, len(groups), low, high, why.kind == "sum", units, rho)
+    how = Marginals(space, len(groups), low, high, why.kind != "count", units, rho)
     _check_size(how, priced.most_rows(request))
     by_predicate, _ = priced.reading(request, every)
     how = replace(how, by_predicate=by_predicate)
@@ -155,14 +168,13 @@ def choose_cells(request: Request, asked: ByCells) -> Choice:
 
 
 def _check_kind(request: Request, why: Why) -> None:
-    if why.formula is not None or why.kind == "avg":
-        what = "averages" if why.formula is None else "expressions"
-        raise DPError(SHAPE, f"method 'cells' is for counts and sums, not for {what}", LEAVE_OUT)
+    if why.formula is not None:
+        raise DPError(SHAPE, "method 'cells' is for pairs of groups and weights, not for expressions", LEAVE_OUT)
     if not isinstance(why.space, Space):
         raise DPError(SHAPE, "method 'cells' is for values of columns, not for predicates of one's own", LEAVE_OUT)
     if not why.usual:
         raise DPError(SHAPE, "options are of method 'one_shot'", "Leave options out, or the method.")
-    if why.kind == "sum" and why.bounds[0] == why.bounds[1]:
+    if why.kind != "count" and why.bounds[0] == why.bounds[1]:
         raise DPError(OUT_OF_RANGE, "all values are equal by their bounds", "Explain the count: aggregate => 1.")
     if request.policy.dataset.accountant != "renyi":
         raise DPError(

@@ -185,11 +185,7 @@ class Paid:
             tests = [self.tests[place] for place in subset]
             for places in product(*(range(len(test.conditions)) for test in tests)):
                 texts.append(" AND ".join(test.conditions[at] for test, at in zip(tests, places, strict=True)))
-        lows, highs, many = sorted(low for _, low, _ in shares), sorted(high for *_, high in shares), len(shares)
-        return tuple(
-            Row(text, value, low, high, 1 + many - bisect_right(lows, high), many - bisect_left(highs, low))
-            for text, (value, low, high) in zip(texts, shares, strict=True)
-        )
+        return ranked(texts, shares)
 
     def _influences(self, subset: Sequence[int]) -> list[tuple[float, float, float]]:
         """(influence, low, high) of each predicate on these tests, from the source that is nearest by its design."""
@@ -239,6 +235,16 @@ class Paid:
     def top(self) -> tuple[Row, ...]:
         """The k of the largest influences; equal ones in the order of the predicates."""
         return tuple(sorted(self.found, key=lambda row: -row.influence)[: self.k])
+
+
+def ranked(texts: Sequence[str], influences: Sequence[tuple[float, float, float]]) -> tuple[Row, ...]:
+    """Predicates with their influences, (value, low, high) each, and the ranks that are possible where all intervals
+    hold at once."""
+    lows, highs, many = sorted(low for _, low, _ in influences), sorted(high for *_, high in influences), len(texts)
+    return tuple(
+        Row(text, value, low, high, 1 + many - bisect_right(lows, high), many - bisect_left(highs, low))
+        for text, (value, low, high) in zip(texts, influences, strict=True)
+    )
 
 
 def known(form: Form) -> Known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -10,12 +9,12 @@ from typing import Any
 
 from pg_epsilon.decimals import plain
 from pg_epsilon.explain import ranked
-from pg_epsilon.explain.comparison import Comparison, number
+from pg_epsilon.explain.comparison import Comparison, number, told_difference
 from pg_epsilon.explain.measure import Explaining, rows
 from pg_epsilon.explain.method import ByCells
 from pg_epsilon.explain.paid import Paid
 from pg_epsilon.explain.ranked import Ranked
-from pg_epsilon.explain.table import denominator, sorted_rows
+from pg_epsilon.explain.table import Row, denominator, sorted_rows
 from pg_epsilon.explain.why import Why
 from pg_epsilon.mechanisms.group_by import Measure
 
@@ -29,27 +28,31 @@ def document(measure: Measure, why: Why, raw: Sequence[int]) -> dict[str, Any]:
     """The member "explain" of an answer, rows in the table's order: explanation, share and its interval, ranks."""
     if isinstance(measure, Ranked):
         return {"rows": [[text, None, None, None, low, high] for text, low, high in ranked.rows(raw, measure)]}
-    divisor = _divisor(why)
-    found: list[list[Cell]] = []
-    for text, shares, low, high in sorted_rows(rows(raw, _own(measure)), divisor or 1.0):
-        shown: list[Cell] = [number(share) if divisor else None for share in shares]
-        found.append([text, *shown, low, high])
-    return {"rows": found}
+    return _table(rows(raw, _own(measure)), _divisor(why))
 
 
 def paid_document(asked: Paid) -> dict[str, Any]:
     """`document` of an explanation from what was paid: in the same order, of the same columns."""
-    divisor = _difference(asked.comparison)
-    found: list[list[Cell]] = []
-    for text, shares, low, high in sorted_rows(asked.top, divisor or 1.0):
+    return _table(asked.top, told_difference(asked.comparison))
+
+
+def cells_document(asked: ByCells, raw: Sequence[int]) -> dict[str, Any]:
+    """The same of an explanation by marginals."""
+    return _table(asked.answer(raw), _denominator(asked.why))
+
+
+def _table(found: Sequence[Row], divisor: float | None) -> dict[str, Any]:
+    """divisor: of influences; None: no share is told."""
+    lines: list[list[Cell]] = []
+    for text, shares, low, high in sorted_rows(found, divisor or 1.0):
         shown: list[Cell] = [number(share) if divisor else None for share in shares]
-        found.append([text, *shown, low, high])
-    return {"rows": found}
+        lines.append([text, *shown, low, high])
+    return {"rows": lines}
 
 
 def paid_described(asked: Paid) -> tuple[dict[str, Any], list[str]]:
     """(Facts, sentences) of an explanation from what was paid: public, and what was released before."""
-    comparison, divisor = asked.comparison, _difference(asked.comparison)
+    comparison, divisor = asked.comparison, told_difference(asked.comparison)
     wide = max((row.high - row.low) / 2 for row in asked.top) / divisor if divisor else None
     facts = {
         **_compared(comparison, asked.weights),
@@ -98,6 +101,7 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
     are of the release and not of the question: no group, no weight, no k.
     """
     why, how = asked.why, asked.how
+    noise = how.pair_noise if why.kind == "avg" else how.value_noise
     facts = {
         "method": "cells",
         "predicates": len(why.space),
@@ -107,10 +111,11 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
         "groups": how.groups,
         "sets": how.sets,
         "numbers": how.released,
-        "deviation": float(f"{how.value_noise.scale * float(why.step):.4g}"),  # of one cell
+        # of one cell; of averages of each of its two numbers
+        "deviation": float(f"{noise.scale * float(why.step):.4g}"),
     }
     half_width, confidence = asked.half_width * float(why.step), plain(_decimal(why.comparison.question.confidence))
-    divisor = _difference(why.comparison)
+    divisor = _denominator(why)
     width = f", each share is known to about {half_width / divisor:.3g}" if divisor else ""
     sentences = [
         f"{why.k} of {len(why.space)} predicates{width}, for all pairs of {how.groups} groups at once at {confidence}",
@@ -121,15 +126,19 @@ def cells_described(asked: ByCells) -> tuple[dict[str, Any], list[str]]:
 
 
 def compared_methods(why: Why) -> dict[str, Any] | None:
-    """What auto took, and half of the interval of an influence by each method: of a share, where one is told; None:
-    auto was not asked for.
+    """What auto took, and by each method half of the interval of an influence, and how far two are apart whose ranks
+    are told apart: of shares, where they are told; None: auto was not asked for.
     """
     if why.method != "auto":
         return None
     taken = "cells" if why.methods is not None and why.methods.cells_are_nearer else "one_shot"
-    divisor = (_difference(why.comparison) or 1.0) / float(why.step)
-    known = {} if why.methods is None else why.methods._asdict()
-    return {"asked": "auto", "taken": taken, **{one: float(f"{half / divisor:.4g}") for one, half in known.items()}}
+    divisor = (_denominator(why) or 1.0) / float(why.step)
+    found: dict[str, Any] = {"asked": "auto", "taken": taken}
+    if why.methods is not None:
+        known = {"cells": why.methods.cells, "one_shot": why.methods.one_shot}
+        found |= {one: float(f"{widths.shares / divisor:.4g}") for one, widths in known.items()}
+        found["ranks"] = {one: float(f"{widths.ranks / divisor:.4g}") for one, widths in known.items()}
+    return found
 
 
 def _chosen(why: Why) -> list[str]:
@@ -139,9 +148,11 @@ def _chosen(why: Why) -> list[str]:
         return []
     if why.methods is None:
         return ["auto took one_shot: method 'cells' does not fit this question (asked for by name, it says why)"]
-    of = "shares" if _difference(why.comparison) else "influences"
+    ranks, of = found["ranks"], "shares" if why.methods.shares_are_told else "influences"
+    shares = f"shares to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot; "
     return [
-        f"auto took {found['taken']}: {of} to {found['cells']:.3g} by cells, to {found['one_shot']:.3g} by one_shot"
+        f"auto took {found['taken']}: {shares if why.methods.shares_are_told else ''}ranks are told of {of}"
+        f" {ranks['cells']:.3g} apart by cells, {ranks['one_shot']:.3g} by one_shot"
     ]
 
 
@@ -186,16 +197,14 @@ def _own(measure: Measure) -> Explaining:
 
 def _divisor(why: Why) -> float | None:
     """What influences in lattice units are divided by; None where no difference was found, or where it is 0."""
-    found = _difference(why.comparison)
-    return None if found is None else denominator(why.kind, found, why.counts) / float(why.step)
+    found = _denominator(why)
+    return None if found is None else found / float(why.step)
 
 
-def _difference(comparison: Comparison) -> float | None:
-    """The size of the released difference; None where it may be noise, or is 0."""
-    found = comparison.interval
-    if found.verdict != "yes" or not math.isfinite(found.difference) or not found.difference:
-        return None
-    return abs(found.difference)
+def _denominator(why: Why) -> float | None:
+    """The same of influences in units of the value."""
+    found = told_difference(why.comparison)
+    return None if found is None else denominator(why.kind, found, why.counts)
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -105,10 +105,10 @@ class ExplainTask(Task[Why | Paid | ByCells]):
         return (choose(request, asked),)
 
     def present(self, prepared: Prepared, asked: Why | Paid | ByCells, raws: Raws, groups: Groups) -> Mapping[str, Any]:
-        from pg_epsilon.explain.shown import document, paid_document
+        from pg_epsilon.explain.shown import cells_document, document, paid_document
 
         if isinstance(asked, ByCells):
-            return {"explain": {**paid_document(asked.answer(raws[0])), "method": "cells"}}
+            return {"explain": {**cells_document(asked, raws[0]), "method": "cells"}}
         if isinstance(asked, Paid):
             return {"explain": paid_document(asked)}
         return {"explain": document(prepared.choices[0].estimator.measures[0], asked, raws[0])}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.explain.comparison import Comparison, compile_comparison
+from pg_epsilon.explain.expected import Methods
 from pg_epsilon.explain.forms import Barred, Form, Halves, Linear, Pair
 from pg_epsilon.explain.formula import Formula, check_predicates, formula_of, places_of
 from pg_epsilon.explain.groups import Keys
@@ -42,17 +43,6 @@ OPTIONS = frozenset({"split", "lower", "joint"})
 METHODS = ("one_shot", "auto", "cells")
 MOST_PICKS = 100
 EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
-
-
-class Methods(NamedTuple):
-    """Half of an influence's interval by each method, in lattice units: by the noise of the weighted sum."""
-
-    cells: float
-    one_shot: float
-
-    @property
-    def cells_are_nearer(self) -> bool:
-        return self.cells <= self.one_shot
 
 
 @dataclass(frozen=True)
@@ -104,6 +94,15 @@ class Why:
         question = self.comparison.question
         weights = question.weights or (1, -1)
         return tuple(_rows_of(form) for form, weight in zip(question.groups, weights, strict=True) if weight)
+
+    @property
+    def placed(self) -> tuple[tuple[float, float], ...]:
+        """Of averages, as they were released: of each compared group its number of rows, 1 at least, and where between
+        the bounds its average lies, 0 to 1."""
+        question = self.comparison.question
+        weights = question.weights or (1, -1)
+        forms = [form for form, weight in zip(question.groups, weights, strict=True) if weight]
+        return tuple((max(1.0, _rows_of(form)), _place_of(form)) for form in forms)
 
 
 def compile_why(head: Head) -> Why:
@@ -193,6 +192,13 @@ def _rows_of(form: Form) -> float:
     if isinstance(form, Halves):
         return form.count.number
     return float(form.a + form.b) / float(form.high - form.low) if isinstance(form, Pair) else 1.0
+
+
+def _place_of(form: Form) -> float:
+    if not isinstance(form, Halves | Pair) or form.shown is None:
+        return 1.0  # an end, where the noise of two sums is largest
+    low, high = Fraction(form.low), Fraction(form.high)
+    return float(min(max((form.shown - low) / (high - low), Fraction(0)), Fraction(1)))
 
 
 def _check_verdict(comparison: Comparison, *, anyway: bool) -> None:
