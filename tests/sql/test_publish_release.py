@@ -188,6 +188,46 @@ def test_columns_have_names_of_their_own(cluster: Cluster, alice: Connection) ->
     assert {row[0] for row in rows(alice, "SELECT * FROM dp_release.of_domain")} == {"a", "b"}
 
 
+def test_hidden_columns_are_not_told_by_names(cluster: Cluster, alice: Connection, boss: Connection) -> None:
+    """With and without hidden columns value and weight the same table, and one copy as good as the other; what is
+    published afterwards is not taken for the table's columns.
+    """
+    counts = "SELECT count(*) FROM {0} WHERE k = 1 AND loss >= 0"
+    call = "SELECT decision FROM dp.dp_decide_detail(%s, %s, tau => 1000, epsilon => 5)"
+    facts = "SELECT dp._synthetics_of({0!r}::regclass)::jsonb -> 0"
+    seen = []
+    for name, hidden in (("bare", ""), ("veiled", ", value int, weight int, weight_2 text")):
+        boss.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, k int, loss int{hidden})".encode())
+        boss.execute(f"INSERT INTO {name} SELECT i, i % 4, i % 5 FROM generate_series(1, 2000) i".encode())
+        boss.execute(f"CALL dp.protect('{name}', 'second', max_rows => 10000)".encode())
+        for column, most in (("k", 3), ("loss", 4)):
+            bounds = f"bounds => '{{0,{most}}}', nullable => false"
+            boss.execute(f"CALL dp.describe_column('{name}', '{column}', {bounds})".encode())
+        boss.execute(f"CALL dp.publish('{name}', columns => '{{id,k,loss}}')".encode())
+        query = f"SELECT count(*) FROM {name} WHERE k = $1 AND loss >= $2"
+        release(alice, f"of_{name}", query, "{{1,0}}")
+        table = alice.execute(f"SELECT * FROM dp_release.of_{name}".encode())
+        with cluster.connect() as root:
+            found = one(root, facts.format(name))
+        assert found.pop("name") == f"of_{name}" and found.pop("oid")
+        decided = one(alice, call, counts.format(name), f"dp_release.of_{name}")
+        seen.append(([column.name for column in table.description or []], found, decided))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == ["k", "loss", "value", "weight"]
+    assert seen[0][1]["valid"] is True and seen[0][2] is True
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
+    boss.execute("CALL dp.describe_column('veiled', 'value', bounds => '{0,3}')")
+    boss.execute("CALL dp.publish('veiled')")
+    with refused("DP003", "does not have a column"):
+        alice.execute(call, ("SELECT count(*) FROM veiled WHERE k = 1 AND value = 1", "dp_release.of_veiled"))
+    assert one(alice, call, counts.format("veiled"), "dp_release.of_veiled") is True
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
+    release(alice, "unveiled", "SELECT count(*) FROM veiled WHERE k = $1", "{1}")
+    unveiled = alice.execute("SELECT * FROM dp_release.unveiled").description or []
+    assert [column.name for column in unveiled] == ["k", "value_2", "weight_3"]
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
+
+
 def test_others_see_the_grid_where_it_is_shown(cluster: Cluster, alice: Connection, bob: Connection) -> None:
     found = release(alice, "shown")
     mine = f"SELECT {COLUMNS} FROM dp.release_answers WHERE name = 'shown'"
@@ -269,7 +309,7 @@ def test_tables_go_with_the_family(cluster: Cluster, alice: Connection, boss: Co
     assert policy(cluster) > version
     assert one(alice, "SELECT count(*) FROM dp.published WHERE relation ~ %s", f"gone_{how}") == 0
     assert rows(alice, f"SELECT * FROM dp.release_answers WHERE name = 'gone_{how}'") == []
-    assert rows(boss, "SELECT object FROM dp.check() WHERE object ~ 'dp_release'") == []
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object ~ 'dp_release'") == []
 
 
 def test_a_table_goes_with_the_question_it_was_made_from(cluster: Cluster, alice: Connection, boss: Connection) -> None:

@@ -17,7 +17,7 @@ from pg_epsilon.query.copies import Synthetic
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.request import Request
 
-_ALIAS = "r"
+_ALIAS, _COPY = "r", "s"
 _WEIGHT_MAX = 10**15
 
 
@@ -32,7 +32,7 @@ def statement(request: Request, question: Question) -> str:
         columns += [f"({above})::pg_catalog.text AS a{number}", f"({below})::pg_catalog.text AS b{number}"]
     # quantiles are sub-queries: beside them alone, FROM would give a row for each row of the copy, none if it is empty
     read = any(aggregate.function != "quantile" for aggregate in request.distinct)
-    source = f" FROM {question.synthetic.sql} AS {_ALIAS}{_where(request)}" if read else ""
+    source = f" FROM {_rows(question.synthetic)}{_where(request)}" if read else ""
     return f"SELECT {', '.join(columns)}{source}"
 
 
@@ -47,6 +47,14 @@ def answers(row: Mapping[str, Any], request: Request) -> tuple[Fraction | None, 
     return tuple(found)
 
 
+def _rows(synthetic: Synthetic) -> str:
+    """The copy as relation r, which has the columns that both have and no others: what a copy has besides, its weight
+    and a release's value, may bear the name of a column of the original.
+    """
+    columns = ", ".join(f"{_COPY}.{identifier(name)}" for name in synthetic.columns)
+    return f"{synthetic.sql} AS {_COPY} CROSS JOIN LATERAL (SELECT {columns}) AS {_ALIAS}"
+
+
 def _where(request: Request) -> str:
     return f" WHERE {request.predicate}" if request.predicate is not None else ""
 
@@ -54,7 +62,7 @@ def _where(request: Request) -> str:
 def _weight(synthetic: Synthetic) -> str | None:
     if synthetic.weight is None:
         return None
-    column = f"{_ALIAS}.{identifier(synthetic.weight)}"
+    column = f"{_COPY}.{identifier(synthetic.weight)}"
     return f"CASE WHEN {column} > 0 AND {column} < {_WEIGHT_MAX} THEN {column}::pg_catalog.numeric ELSE 0 END"
 
 
@@ -91,7 +99,7 @@ def _quantile(request: Request, aggregate: Aggregate, synthetic: Synthetic, weig
         raise ValueError("a quantile without its lattice")
     conditions = [c for c in (request.predicate, aggregate.filter) if c is not None]
     where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
-    rows = f"SELECT {aggregate.lattice.sql} AS v, {weight} AS w FROM {synthetic.sql} AS {_ALIAS}{where}"
+    rows = f"SELECT {aggregate.lattice.sql} AS v, {weight} AS w FROM {_rows(synthetic)}{where}"
     by_value = f"SELECT v, sum(w)::pg_catalog.numeric AS w FROM ({rows}) AS y WHERE v IS NOT NULL AND w > 0 GROUP BY v"
     running = f"SELECT v, sum(w) OVER (ORDER BY v) AS c, sum(w) OVER () AS n FROM ({by_value}) AS x"
     return f"SELECT min(v) FROM ({running}) AS z WHERE c >= n * {aggregate.parameters.fraction}"
