@@ -112,10 +112,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'columns', (SELECT jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
                 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY (s.columns) AND a.attnum > 0 AND NOT a.attisdropped),
     'weight', s.weight, 'provenance', s.provenance, 'epsilon', trim_scale(s.epsilon)::text, 'delta', trim_scale(s.delta)::text,
+    'release', (SELECT f.facts -> 'question' || jsonb_build_object('value', (SELECT v.attname FROM pg_attribute v JOIN pg_attribute w ON w.attrelid = v.attrelid AND w.attnum = v.attnum + 1 WHERE w.attrelid = c.oid AND w.attname = s.weight))
+                FROM dp.family_publication p JOIN dp.family f USING (dataset, name) WHERE p.name = c.relname AND dp._is_release(c.oid)),
     'valid', NOT EXISTS (SELECT FROM dp._synthetic_flaws(s.relation, s.synthetic, s.columns, s.weight)) AND NOT EXISTS (SELECT FROM dp._synthetic_hidden(s.synthetic)))
     ORDER BY n.nspname, c.relname), '[]')
   FROM dp.synthetic s JOIN pg_class c ON c.oid = s.synthetic JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE s.relation = _synthetics_of.relation
 $$;
-COMMENT ON FUNCTION dp._synthetics_of(oid) IS 'The synthetic copies registered for a relation, with the columns that both have, for the engine: public facts only. valid is false when a column was lost or changed, or the copy cannot be read; dp.check() says why.';
+COMMENT ON FUNCTION dp._synthetics_of(oid) IS 'The synthetic copies registered for a relation, with the columns that both have, for the engine: public facts only. release: of a published release, its family''s question and the column of its values. valid is false when a column was lost or changed, or the copy cannot be read; dp.check() says why.';
 REVOKE ALL ON FUNCTION dp._synthetics_of(oid) FROM PUBLIC;

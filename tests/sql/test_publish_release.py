@@ -177,6 +177,76 @@ def test_dp_decide_takes_the_table(cluster: Cluster, alice: Connection) -> None:
         alice.execute(call, (nothing, 1000))
 
 
+# A family's query, its grid, and of each question the text behind SELECT and what the table says to it.
+SUMS = {
+    "loss": (
+        LOSS,
+        GRID,
+        {
+            "sum(loss) FROM adult WHERE age < 40": "sum(value * weight) FROM {} WHERE age < 40",
+            "avg(loss) FROM adult": "sum(value * weight) / sum(weight) FILTER (WHERE value IS NOT NULL) FROM {}",
+        },
+    ),
+    "fractions": (
+        "SELECT sum(temp) FROM adult WHERE stage = $1",
+        "{red}",
+        {
+            "sum(temp) FROM adult": "sum(value * weight) FILTER (WHERE value <> 'NaN') FROM {}",
+            "avg(temp) FROM adult WHERE stage = 'red'": (
+                "sum(value * weight) / sum(weight) FROM {} WHERE stage = 'red' AND value <> 'NaN'"
+            ),
+            "count(temp) FROM adult": "sum(weight) FILTER (WHERE value IS NOT NULL) FROM {}",
+        },
+    ),
+    "signs": (
+        "SELECT sum(price) FROM adult WHERE edu = $1",
+        "{hs}",
+        {"sum(price) FROM adult WHERE edu = 'ba'": "sum(value * weight) FROM {} WHERE edu = 'ba'"},
+    ),
+    "conditions": (
+        "SELECT sum(CASE WHEN price > 2 THEN loss ELSE 0 END) FROM adult WHERE age = $1 AND price > 1 AND edu <> 'ba'",
+        "{20}",
+        {
+            "sum(CASE WHEN price > 2 THEN loss ELSE 0 END) FROM adult WHERE price > 1 AND age <> 30 AND edu <> 'ba'": (
+                "sum(value * weight) FROM {} WHERE age <> 30"
+            )
+        },
+    ),
+}
+DETAIL = "SELECT decision, synthetic_answer FROM dp.dp_decide_detail(%s, %s, tau => %s, epsilon => 5)"
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_dp_decide_takes_sums_of_the_family(cluster: Cluster, alice: Connection, name: str) -> None:
+    """The synthetic answer is what the table says; and no distance is as large as all rows' values."""
+    query, grid, questions = SUMS[name]
+    table = f"dp_release.sums_of_{name}"
+    release(alice, f"sums_of_{name}", query, grid)
+    for asked, own in questions.items():
+        ((told,),) = rows(alice, f"SELECT {own.format(table)}")
+        ((decision, answer),) = alice.execute(DETAIL, (f"SELECT {asked}", table, 10**7)).fetchall()
+        assert told != 0 and decision is True
+        assert float(answer) == pytest.approx(told, rel=1e-9)
+
+
+def test_dp_decide_refuses_sums_that_the_table_lacks(cluster: Cluster, alice: Connection) -> None:
+    release(alice, "lacks", LOSS + " AND price > 2")
+    release(alice, "counts_alone", "SELECT count(*) FROM adult WHERE age BETWEEN $1 AND $2")
+    before = charges(cluster)
+    for name, asked, said in (
+        ("lacks", "sum(loss) FROM adult WHERE age < 40", "only rows that meet the conditions of its family"),
+        ("lacks", "count(*) FROM adult WHERE price > 1", "only rows that meet the conditions of its family"),
+        ("lacks", "sum(price) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "sum(loss + 1) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "median(loss) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "sum(loss) FROM adult WHERE price > 2 AND loss > 3", "does not have a column"),
+        ("counts_alone", "sum(loss) FROM adult WHERE age < 40", "does not have a column"),
+    ):
+        with refused("DP003", said):
+            alice.execute(DETAIL, (f"SELECT {asked}", f"dp_release.{name}", 1000))
+    assert charges(cluster) == before
+
+
 def test_columns_have_names_of_their_own(cluster: Cluster, alice: Connection) -> None:
     """A relation with columns value and weight; and one of a domain, whose checks nobody runs, is no copy."""
     release(alice, "own_names", "SELECT sum(loss) FROM second WHERE value = $1", "{1}")
@@ -210,6 +280,7 @@ def test_hidden_columns_are_not_told_by_names(cluster: Cluster, alice: Connectio
         with cluster.connect() as root:
             found = one(root, facts.format(name))
         assert found.pop("name") == f"of_{name}" and found.pop("oid")
+        assert name in found["release"].pop("from")
         decided = one(alice, call, counts.format(name), f"dp_release.of_{name}")
         seen.append(([column.name for column in table.description or []], found, decided))
     assert seen[0] == seen[1]
