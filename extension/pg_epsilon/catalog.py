@@ -18,7 +18,7 @@ from pg_epsilon.engine.tasks import is_for_everybody
 from pg_epsilon.errors import CHANNEL, PRIVILEGE, DPError
 from pg_epsilon.ledger import LIFE, Accounts, Execute
 from pg_epsilon.plan import Plan, scope_of
-from pg_epsilon.query.copies import Synthetic
+from pg_epsilon.query.copies import Summed, Synthetic
 from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation, written
@@ -140,6 +140,9 @@ class Catalog:
                 epsilon=Decimal(one["epsilon"]) if one["epsilon"] is not None else None,
                 delta=Decimal(one["delta"]) if one["delta"] is not None else None,
                 valid=one["valid"],
+                release=Summed(*(one["release"][part] for part in ("aggregate", "where", "value")))
+                if one["release"] is not None
+                else None,
             )
             for one in json.loads(found[0]["copies"])
         ]

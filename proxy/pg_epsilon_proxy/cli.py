@@ -14,7 +14,7 @@ import asyncpg
 from pg_epsilon._version import VERSION
 from pg_epsilon.engine.verify import Difference
 from pg_epsilon_proxy import facade as facades
-from pg_epsilon_proxy import ledger, logs, plot_explanation, plot_release, plots
+from pg_epsilon_proxy import ledger, logs, plot_explanation, plot_family, plot_release, plots
 from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
 from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
@@ -23,6 +23,8 @@ from pg_epsilon_proxy.preflight import preflight
 from pg_epsilon_proxy.service import Service
 from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.supervisor import Supervisor
+
+_REQUEST = "the id of the request: SELECT request_id, question FROM dp.spending"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,9 +78,11 @@ def _parser() -> argparse.ArgumentParser:
         ("workload", "an answered workload of your own: answers, and errors by method"),
         ("release", "an answered GROUP BY of your own: values and error intervals by group"),
         ("explanation", "what explains a difference: shares and ranks of predicates, with their intervals"),
+        ("family", "a published release of dp_release_numeric: its answers and bars by parameter"),
     ):
         picture = pictures.add_parser(name, help=text)
-        picture.add_argument("id", help="the id of the request: SELECT request_id, question FROM dp.spending")
+        what = ("name", "its name: SELECT * FROM dp.families") if name == "family" else ("id", _REQUEST)
+        picture.add_argument("what", metavar=what[0], help=what[1])
         picture.add_argument("-o", "--output", metavar="FILE", required=True, help="a .png or .svg file")
         picture.add_argument("--dsn", help="where to ask, as the analyst; without it, the proxy of the settings")
         picture.add_argument("--user", help="the analyst; without it, PGUSER's or the dsn's (password: PGPASSWORD)")
@@ -163,6 +167,10 @@ async def _plot_explanation(config: Config, options: argparse.Namespace) -> int:
     return await _draw_answer(config, options, plot_explanation.fetch, plot_explanation.draw)
 
 
+async def _plot_family(config: Config, options: argparse.Namespace) -> int:
+    return await _draw_answer(config, options, plot_family.fetch, plot_family.draw)
+
+
 async def _draw_answer(
     config: Config,
     options: argparse.Namespace,
@@ -173,7 +181,7 @@ async def _draw_answer(
     plots.check(options.output)
     connection = await plots.connect(config, options.dsn, options.user)
     try:
-        draw(await fetch(connection, options.id), options.output)
+        draw(await fetch(connection, options.what), options.output)
     finally:
         await connection.close()
     return 0
@@ -222,6 +230,7 @@ _COMMANDS = {
     "plot workload": _plot_workload,
     "plot release": _plot_release,
     "plot explanation": _plot_explanation,
+    "plot family": _plot_family,
 }
 
 if __name__ == "__main__":

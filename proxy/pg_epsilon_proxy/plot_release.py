@@ -9,7 +9,7 @@ import math
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ IN_A_ROW = 4  # panels
 LONGEST = 40  # characters of a name
 # Names are text, whatever stands between two dollars in them, and stay text in an SVG, where they
 # can be searched.
-_STYLE: Any = {"text.parse_math": False, "svg.fonttype": "none"}
+STYLE: Any = {"text.parse_math": False, "svg.fonttype": "none"}
 # Members of an answer, and what it is then.
 _OTHERS = {
     "decisions": "is a decision, and no GROUP BY",
@@ -90,7 +90,7 @@ def arrange(told: Mapping[str, Any]) -> Grouped:
     if len(drawn) < len(panels):
         heading.append(f"{len(panels) - len(drawn)} more aggregates")
     return Grouped(
-        ", ".join(map(_shorten, told["names"][:keys])),
+        ", ".join(map(shorten, told["names"][:keys])),
         [_write_label(rows[number][:keys]) for number in chosen],
         [Panel(one.name, [one.marks[number] for number in chosen]) for one in drawn],
         heading,
@@ -99,12 +99,17 @@ def arrange(told: Mapping[str, Any]) -> Grouped:
 
 def draw(release: Grouped, output: str) -> None:
     """Write the picture to a .png or .svg file. Error: OSError."""
+    save(lambda: make_figure(release), output)
+
+
+def save(make: Callable[[], Figure], output: str) -> None:
+    """Make a figure and write it to a .png or .svg file. Error: OSError."""
     from matplotlib import rc_context
 
-    with rc_context(_STYLE), warnings.catch_warnings():
+    with rc_context(STYLE), warnings.catch_warnings():
         # A PNG has boxes there, which are seen; an SVG has the text.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        make_figure(release).savefig(output, dpi=130)
+        make().savefig(output, dpi=130)
 
 
 def make_figure(release: Grouped) -> Figure:
@@ -116,7 +121,7 @@ def make_figure(release: Grouped) -> Figure:
     down = math.ceil(len(release.panels) / across)
     width = 3.0 + 3.6 * across  # inches
     height = 1.0 + down * (1.0 + 0.26 * len(release.groups))
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(down, across, sharey=True, squeeze=False)
         for axis, panel in zip(axes.flat, release.panels, strict=False):
@@ -228,7 +233,7 @@ def _read_number(text: Any, name: str) -> float | None:
     try:
         value = math.nan if text is None else float(text)
     except ValueError:
-        found = _shorten(str(text))
+        found = shorten(str(text))
         raise NothingToPlot(f"only numbers are drawn, and {name} is {found}") from None
     return value if math.isfinite(value) else None
 
@@ -237,21 +242,21 @@ def _name_aggregates(names: Sequence[str]) -> list[str]:
     """The aggregates' names, with the place in the statement of those that have the same one."""
     times = Counter(names)
     return [
-        f"{_shorten(name)} (aggregate {place})" if times[name] > 1 else _shorten(name)
+        f"{shorten(name)} (aggregate {place})" if times[name] > 1 else shorten(name)
         for place, name in enumerate(names, 1)
     ]
 
 
 def _write_label(group: Sequence[str | None]) -> str:
     """A group's keys. A text that looks like NULL, or like nothing, stands in quotation marks."""
-    return ", ".join("NULL" if key is None else _quote(_shorten(key)) for key in group)
+    return ", ".join("NULL" if key is None else _quote(shorten(key)) for key in group)
 
 
 def _quote(key: str) -> str:
     return f"'{key}'" if key.strip() in ("", "NULL") else key
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str, longest: int = LONGEST) -> str:
     """One short line of what can be printed: an SVG may hold no control character."""
     line = "".join(one if one.isprintable() else " " for one in text)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -5,6 +5,15 @@ $$;
 COMMENT ON FUNCTION dp._type_text(oid, integer, oid) IS 'A column''s type and collation, as in CREATE TABLE.';
 REVOKE ALL ON FUNCTION dp._type_text(oid, integer, oid) FROM PUBLIC;
 
+CREATE FUNCTION dp._is_release(relation oid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  -- by the record too: an administrator may rename the schema
+  SELECT EXISTS (SELECT FROM pg_class c WHERE c.oid = _is_release.relation AND c.relnamespace = to_regnamespace('dp_release') AND c.relowner = 'dp_owner'::regrole)
+    OR EXISTS (SELECT FROM dp.synthetic s WHERE s.synthetic = _is_release.relation AND s.provenance = 'generated' AND s.proof ^@ 'dp_release_numeric, request ')
+$$;
+COMMENT ON FUNCTION dp._is_release(oid) IS 'Whether it is a table that dp_release_numeric(..., publish => true) made.';
+REVOKE ALL ON FUNCTION dp._is_release(oid) FROM PUBLIC;
+
 CREATE FUNCTION dp._synthetic_flaws(relation oid, synthetic oid, columns name[], weight name) RETURNS TABLE (problem text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   -- what the table is comes first: nobody should be told to change the columns of a protected one
@@ -44,7 +53,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT format('the weight column %I of %s is a column of %s too', _synthetic_flaws.weight, _synthetic_flaws.synthetic::regclass, _synthetic_flaws.relation::regclass),
          'A weight says how many rows a synthetic row stands for: give it a name that the private relation does not use.'
+  -- of a published release the name was free among published columns: others are not told of, and nobody can rename it
   WHERE EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = _synthetic_flaws.relation AND a.attname = _synthetic_flaws.weight AND a.attnum > 0 AND NOT a.attisdropped)
+    AND NOT dp._is_release(_synthetic_flaws.synthetic)
   UNION ALL
   SELECT format('a foreign key ties the rows of %s to those of %s, which is protected', _synthetic_flaws.synthetic::regclass, k.confrelid::regclass),
          format('ALTER TABLE %s DROP CONSTRAINT %I: a deleted private row must not change a public table.', _synthetic_flaws.synthetic::regclass, k.conname)
@@ -56,21 +67,24 @@ $$;
 COMMENT ON FUNCTION dp._synthetic_flaws(oid, oid, name[], name) IS 'Why a table cannot serve as a synthetic copy of a relation, for its owner: no row if it can.';
 REVOKE ALL ON FUNCTION dp._synthetic_flaws(oid, oid, name[], name) FROM PUBLIC;
 
-CREATE FUNCTION dp._common_columns(relation oid, synthetic oid) RETURNS SETOF name
+CREATE FUNCTION dp._common_columns(relation oid, synthetic oid, weight name) RETURNS SETOF name
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT a.attname FROM pg_attribute a
   JOIN dp.publication b ON b.relation = a.attrelid AND (b.columns IS NULL OR a.attname = ANY (b.columns))
   JOIN pg_attribute s ON s.attrelid = _common_columns.synthetic AND s.attname = a.attname AND s.attnum > 0 AND NOT s.attisdropped
   WHERE a.attrelid = _common_columns.relation AND a.attnum > 0 AND NOT a.attisdropped
+    -- the table of a release ends with its value and its weight, which stand for no column, whatever is published later
+    AND NOT (dp._is_release(_common_columns.synthetic)
+             AND s.attnum >= (SELECT w.attnum - 1 FROM pg_attribute w WHERE w.attrelid = s.attrelid AND w.attname = _common_columns.weight))
 $$;
-COMMENT ON FUNCTION dp._common_columns(oid, oid) IS 'Published columns of a relation whose names another table has too.';
-REVOKE ALL ON FUNCTION dp._common_columns(oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION dp._common_columns(oid, oid, name) IS 'Published columns of a relation whose names another table has too, with this column of weights: of the table of a release its classes.';
+REVOKE ALL ON FUNCTION dp._common_columns(oid, oid, name) FROM PUBLIC;
 
 CREATE FUNCTION dp._synthetics_follow() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp.synthetic s SET columns = f.columns
   FROM (SELECT o.synthetic, array_agg(u.n ORDER BY u.n) AS columns FROM dp.synthetic o CROSS JOIN LATERAL (
-          SELECT c.n FROM dp._common_columns(o.relation, o.synthetic) c(n) WHERE c.n IS DISTINCT FROM o.weight
+          SELECT c.n FROM dp._common_columns(o.relation, o.synthetic, o.weight) c(n) WHERE c.n IS DISTINCT FROM o.weight
           UNION SELECT c.n FROM unnest(o.columns) c(n)
           WHERE EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid IN (o.relation, o.synthetic) AND a.attname = c.n AND a.attnum > 0 AND NOT a.attisdropped)) u
         GROUP BY o.synthetic) f
@@ -98,10 +112,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'columns', (SELECT jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
                 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY (s.columns) AND a.attnum > 0 AND NOT a.attisdropped),
     'weight', s.weight, 'provenance', s.provenance, 'epsilon', trim_scale(s.epsilon)::text, 'delta', trim_scale(s.delta)::text,
+    'release', (SELECT f.facts -> 'question' || jsonb_build_object('value', (SELECT v.attname FROM pg_attribute v JOIN pg_attribute w ON w.attrelid = v.attrelid AND w.attnum = v.attnum + 1 WHERE w.attrelid = c.oid AND w.attname = s.weight))
+                FROM dp.family_publication p JOIN dp.family f USING (dataset, name) WHERE p.name = c.relname AND dp._is_release(c.oid)),
     'valid', NOT EXISTS (SELECT FROM dp._synthetic_flaws(s.relation, s.synthetic, s.columns, s.weight)) AND NOT EXISTS (SELECT FROM dp._synthetic_hidden(s.synthetic)))
     ORDER BY n.nspname, c.relname), '[]')
   FROM dp.synthetic s JOIN pg_class c ON c.oid = s.synthetic JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE s.relation = _synthetics_of.relation
 $$;
-COMMENT ON FUNCTION dp._synthetics_of(oid) IS 'The synthetic copies registered for a relation, with the columns that both have, for the engine: public facts only. valid is false when a column was lost or changed, or the copy cannot be read; dp.check() says why.';
+COMMENT ON FUNCTION dp._synthetics_of(oid) IS 'The synthetic copies registered for a relation, with the columns that both have, for the engine: public facts only. release: of a published release, its family''s question and the column of its values. valid is false when a column was lost or changed, or the copy cannot be read; dp.check() says why.';
 REVOKE ALL ON FUNCTION dp._synthetics_of(oid) FROM PUBLIC;

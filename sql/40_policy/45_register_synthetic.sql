@@ -49,7 +49,7 @@ BEGIN
   END IF;
   -- what questions can mention: published and declared. Keys of units may be missing; a generator need not make what nobody declared a domain of
   SELECT array_agg(u.n ORDER BY u.n) INTO found_columns FROM (
-    SELECT dp._common_columns(relation, synthetic) AS n
+    SELECT dp._common_columns(relation, synthetic, weight) AS n
     UNION SELECT c.attname FROM dp.column_policy c JOIN dp.publication b ON b.relation = c.relation JOIN dp.relation_policy p ON p.relation = c.relation
     WHERE c.relation = _record_synthetic.relation AND provenance <> 'generated' AND (b.columns IS NULL OR c.attname = ANY (b.columns))
       AND c.attname <> ALL (array_remove(ARRAY[p.unit_column, p.unit_path[1]] || p.other_units, NULL))) u;

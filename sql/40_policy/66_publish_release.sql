@@ -96,17 +96,21 @@ CREATE TRIGGER publication_goes BEFORE DELETE ON dp.family_publication
 FOR EACH ROW EXECUTE FUNCTION dp._publication_goes();
 ALTER TABLE dp.family_publication ENABLE ALWAYS TRIGGER publication_goes;
 
-CREATE FUNCTION dp._free_column(relation regclass, name text) RETURNS name
+CREATE FUNCTION dp._free_column(relation regclass, classes jsonb, name text) RETURNS name
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.name::name
   FROM (SELECT i, _free_column.name || COALESCE('_' || NULLIF(i, 1), '') FROM generate_series(1, 1700) i) n(i, name)
-  WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = n.name)
+  WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(_free_column.classes) c WHERE c ->> 0 = n.name)
+    AND NOT EXISTS (
+      SELECT FROM pg_attribute a
+      JOIN dp.publication b ON b.relation = a.attrelid AND (b.columns IS NULL OR a.attname = ANY (b.columns))
+      WHERE a.attrelid = _free_column.relation AND a.attname = n.name AND NOT a.attisdropped)
   ORDER BY n.i LIMIT 1
 $$;
-COMMENT ON FUNCTION dp._free_column(regclass, text) IS
-  'The first of value, value_2, value_3 that is no column of a relation, published or not: no column of '
-  'a release''s table is taken for another one''s copy, also when that is published later.';
-REVOKE ALL ON FUNCTION dp._free_column(regclass, text) FROM PUBLIC;
+COMMENT ON FUNCTION dp._free_column(regclass, jsonb, text) IS
+  'The first of value, value_2, value_3 that is no class column of a family and no published column of its '
+  'relation. Columns that are not published do not count: the name would tell that there are such.';
+REVOKE ALL ON FUNCTION dp._free_column(regclass, jsonb, text) FROM PUBLIC;
 
 CREATE FUNCTION dp._release_table(family dp.family, relation regclass) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -114,7 +118,7 @@ SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET intervalstyle = 'iso_8601' A
 #variable_conflict use_variable
 DECLARE
   target  text := format('dp_release.%I', family.name);
-  weight  name := dp._free_column(relation, 'weight');
+  weight  name := dp._free_column(relation, family.facts -> 'classes', 'weight');
   epsilon numeric := (family.facts #>> '{price,epsilon}')::numeric;
   rho     numeric := (family.facts #>> '{price,rho}')::numeric;
   delta   numeric := 0;
@@ -129,7 +133,8 @@ BEGIN
     AND a.attnum > 0 AND NOT a.attisdropped
   CROSS JOIN LATERAL dp._base_type(a.atttypid, a.atttypmod) b;
   EXECUTE format('CREATE TABLE %s (%s, %I double precision, %I double precision)',
-                 target, parts.columns, dp._free_column(relation, 'value'), weight);
+                 target, parts.columns,
+                 dp._free_column(relation, family.facts -> 'classes', 'value'), weight);
   EXECUTE format('INSERT INTO %1$s SELECT %2$s, r[%3$s]::double precision, r[%4$s]::double precision '
                  'FROM dp._release_rows($1, $2) r', target, parts.casts, parts.n + 1, parts.n + 2)
     USING family.facts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -82,3 +83,38 @@ def test_a_decision_takes_it_and_a_dropped_one_is_gone(stack: Stack) -> None:
     with stack.cluster.connect("boss") as boss:
         boss.execute("CALL dp.drop_family('people', 'by_sex_too')")
     assert soon(lambda: rows(stack, "bob", "SELECT * FROM dp_release.by_sex_too") is None)
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_who_reads_it_is_told_once_that_no_bound_applies(stack: Stack, prepare: bool) -> None:
+    """In whichever protocol, and in a transaction; a session that wants no notices hears nothing."""
+    with stack.connect() as alice:
+        alice.execute(call("told_of"))
+    read = "SELECT sum(weight) FROM dp_release.told_of"
+    said: list[str] = []
+
+    def heard() -> bool:
+        """The proxy knows the table a moment after the facade shows it."""
+        with stack.connect("bob") as session:
+            session.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+            session.execute("SET dp.notices = on")
+            with contextlib.suppress(psycopg.errors.UndefinedTable):
+                session.execute(read)
+        return bool(said)
+
+    assert soon(heard)
+    said.clear()
+    with stack.connect("bob") as bob, no_charge(stack.cluster):
+        bob.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        quiet = bob.execute(read, prepare=prepare).fetchall()
+        assert said == []
+        bob.execute("SET dp.notices = on")
+        with bob.transaction():
+            assert bob.execute(read, prepare=prepare).fetchall() == quiet
+            assert bob.execute(f"{read} WHERE weight > 0", prepare=prepare).fetchall() == quiet
+        assert len(said) == 1 and "no bound applies" in said[0] and "dp_release.told_of" in said[0]
+        assert bob.execute("SELECT %s::int", [7], prepare=prepare).fetchone() == (7,)
+        bob.execute("DISCARD ALL")
+        bob.execute("SET dp.notices = on")
+        bob.execute(read, prepare=prepare)
+    assert len(said) == 2

@@ -177,6 +177,76 @@ def test_dp_decide_takes_the_table(cluster: Cluster, alice: Connection) -> None:
         alice.execute(call, (nothing, 1000))
 
 
+# A family's query, its grid, and of each question the text behind SELECT and what the table says to it.
+SUMS = {
+    "loss": (
+        LOSS,
+        GRID,
+        {
+            "sum(loss) FROM adult WHERE age < 40": "sum(value * weight) FROM {} WHERE age < 40",
+            "avg(loss) FROM adult": "sum(value * weight) / sum(weight) FILTER (WHERE value IS NOT NULL) FROM {}",
+        },
+    ),
+    "fractions": (
+        "SELECT sum(temp) FROM adult WHERE stage = $1",
+        "{red}",
+        {
+            "sum(temp) FROM adult": "sum(value * weight) FILTER (WHERE value <> 'NaN') FROM {}",
+            "avg(temp) FROM adult WHERE stage = 'red'": (
+                "sum(value * weight) / sum(weight) FROM {} WHERE stage = 'red' AND value <> 'NaN'"
+            ),
+            "count(temp) FROM adult": "sum(weight) FILTER (WHERE value IS NOT NULL) FROM {}",
+        },
+    ),
+    "signs": (
+        "SELECT sum(price) FROM adult WHERE edu = $1",
+        "{hs}",
+        {"sum(price) FROM adult WHERE edu = 'ba'": "sum(value * weight) FROM {} WHERE edu = 'ba'"},
+    ),
+    "conditions": (
+        "SELECT sum(CASE WHEN price > 2 THEN loss ELSE 0 END) FROM adult WHERE age = $1 AND price > 1 AND edu <> 'ba'",
+        "{20}",
+        {
+            "sum(CASE WHEN price > 2 THEN loss ELSE 0 END) FROM adult WHERE price > 1 AND age <> 30 AND edu <> 'ba'": (
+                "sum(value * weight) FROM {} WHERE age <> 30"
+            )
+        },
+    ),
+}
+DETAIL = "SELECT decision, synthetic_answer FROM dp.dp_decide_detail(%s, %s, tau => %s, epsilon => 5)"
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_dp_decide_takes_sums_of_the_family(cluster: Cluster, alice: Connection, name: str) -> None:
+    """The synthetic answer is what the table says; and no distance is as large as all rows' values."""
+    query, grid, questions = SUMS[name]
+    table = f"dp_release.sums_of_{name}"
+    release(alice, f"sums_of_{name}", query, grid)
+    for asked, own in questions.items():
+        ((told,),) = rows(alice, f"SELECT {own.format(table)}")
+        ((decision, answer),) = alice.execute(DETAIL, (f"SELECT {asked}", table, 10**7)).fetchall()
+        assert told != 0 and decision is True
+        assert float(answer) == pytest.approx(told, rel=1e-9)
+
+
+def test_dp_decide_refuses_sums_that_the_table_lacks(cluster: Cluster, alice: Connection) -> None:
+    release(alice, "lacks", LOSS + " AND price > 2")
+    release(alice, "counts_alone", "SELECT count(*) FROM adult WHERE age BETWEEN $1 AND $2")
+    before = charges(cluster)
+    for name, asked, said in (
+        ("lacks", "sum(loss) FROM adult WHERE age < 40", "only rows that meet the conditions of its family"),
+        ("lacks", "count(*) FROM adult WHERE price > 1", "only rows that meet the conditions of its family"),
+        ("lacks", "sum(price) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "sum(loss + 1) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "median(loss) FROM adult WHERE price > 2", "does not have a column"),
+        ("lacks", "sum(loss) FROM adult WHERE price > 2 AND loss > 3", "does not have a column"),
+        ("counts_alone", "sum(loss) FROM adult WHERE age < 40", "does not have a column"),
+    ):
+        with refused("DP003", said):
+            alice.execute(DETAIL, (f"SELECT {asked}", f"dp_release.{name}", 1000))
+    assert charges(cluster) == before
+
+
 def test_columns_have_names_of_their_own(cluster: Cluster, alice: Connection) -> None:
     """A relation with columns value and weight; and one of a domain, whose checks nobody runs, is no copy."""
     release(alice, "own_names", "SELECT sum(loss) FROM second WHERE value = $1", "{1}")
@@ -186,6 +256,47 @@ def test_columns_have_names_of_their_own(cluster: Cluster, alice: Connection) ->
     sql = "SELECT DISTINCT kind, copy_of FROM dp.published WHERE relation = 'dp_release.of_domain'"
     assert rows(alice, sql) == [("public", None)]
     assert {row[0] for row in rows(alice, "SELECT * FROM dp_release.of_domain")} == {"a", "b"}
+
+
+def test_hidden_columns_are_not_told_by_names(cluster: Cluster, alice: Connection, boss: Connection) -> None:
+    """With and without hidden columns value and weight the same table, and one copy as good as the other; what is
+    published afterwards is not taken for the table's columns.
+    """
+    counts = "SELECT count(*) FROM {0} WHERE k = 1 AND loss >= 0"
+    call = "SELECT decision FROM dp.dp_decide_detail(%s, %s, tau => 1000, epsilon => 5)"
+    facts = "SELECT dp._synthetics_of({0!r}::regclass)::jsonb -> 0"
+    seen = []
+    for name, hidden in (("bare", ""), ("veiled", ", value int, weight int, weight_2 text")):
+        boss.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, k int, loss int{hidden})".encode())
+        boss.execute(f"INSERT INTO {name} SELECT i, i % 4, i % 5 FROM generate_series(1, 2000) i".encode())
+        boss.execute(f"CALL dp.protect('{name}', 'second', max_rows => 10000)".encode())
+        for column, most in (("k", 3), ("loss", 4)):
+            bounds = f"bounds => '{{0,{most}}}', nullable => false"
+            boss.execute(f"CALL dp.describe_column('{name}', '{column}', {bounds})".encode())
+        boss.execute(f"CALL dp.publish('{name}', columns => '{{id,k,loss}}')".encode())
+        query = f"SELECT count(*) FROM {name} WHERE k = $1 AND loss >= $2"
+        release(alice, f"of_{name}", query, "{{1,0}}")
+        table = alice.execute(f"SELECT * FROM dp_release.of_{name}".encode())
+        with cluster.connect() as root:
+            found = one(root, facts.format(name))
+        assert found.pop("name") == f"of_{name}" and found.pop("oid")
+        assert name in found["release"].pop("from")
+        decided = one(alice, call, counts.format(name), f"dp_release.of_{name}")
+        seen.append(([column.name for column in table.description or []], found, decided))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == ["k", "loss", "value", "weight"]
+    assert seen[0][1]["valid"] is True and seen[0][2] is True
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
+    boss.execute("CALL dp.describe_column('veiled', 'value', bounds => '{0,3}')")
+    boss.execute("CALL dp.publish('veiled')")
+    with refused("DP003", "does not have a column"):
+        alice.execute(call, ("SELECT count(*) FROM veiled WHERE k = 1 AND value = 1", "dp_release.of_veiled"))
+    assert one(alice, call, counts.format("veiled"), "dp_release.of_veiled") is True
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
+    release(alice, "unveiled", "SELECT count(*) FROM veiled WHERE k = $1", "{1}")
+    unveiled = alice.execute("SELECT * FROM dp_release.unveiled").description or []
+    assert [column.name for column in unveiled] == ["k", "value_2", "weight_3"]
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object = 'dp_release.of_veiled'") == []
 
 
 def test_others_see_the_grid_where_it_is_shown(cluster: Cluster, alice: Connection, bob: Connection) -> None:
@@ -269,7 +380,7 @@ def test_tables_go_with_the_family(cluster: Cluster, alice: Connection, boss: Co
     assert policy(cluster) > version
     assert one(alice, "SELECT count(*) FROM dp.published WHERE relation ~ %s", f"gone_{how}") == 0
     assert rows(alice, f"SELECT * FROM dp.release_answers WHERE name = 'gone_{how}'") == []
-    assert rows(boss, "SELECT object FROM dp.check() WHERE object ~ 'dp_release'") == []
+    assert rows(boss, "SELECT * FROM dp.check() WHERE object ~ 'dp_release'") == []
 
 
 def test_a_table_goes_with_the_question_it_was_made_from(cluster: Cluster, alice: Connection, boss: Connection) -> None:

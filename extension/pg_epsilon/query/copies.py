@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, Protocol
 
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import written
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What the weighted table of a published family counts (release.md): public facts.
+
+    aggregate: the family's, as Aggregate.canonical; where: SQL of the conditions that all its rows meet, which are no
+    columns of it. value: the column of the values that are summed up.
+    """
+
+    aggregate: Mapping[str, Any]
+    where: Sequence[str]
+    value: str
 
 
 @dataclass(frozen=True)
@@ -18,6 +31,7 @@ class Synthetic:
 
     columns: name → type. weight: the column that says for how many rows one stands; None: for one. provenance: how it
     came about; epsilon, delta: what that cost, if it is known. valid: it still has the columns it was registered with.
+    release: of the table of a published family.
     """
 
     schema: str
@@ -28,6 +42,7 @@ class Synthetic:
     epsilon: Decimal | None = None
     delta: Decimal | None = None
     valid: bool = True
+    release: Summed | None = None
 
     @property
     def qualified(self) -> str:

@@ -19,6 +19,7 @@ from .long_texts import deep, named
 from .names import Facts, Mentions, Names
 from .plans import BlockPlan
 from .positions import aligned, location
+from .published import PublishedReleases
 from .rehearse import keeps
 from .runner import styles
 from .scope import references, relation_name
@@ -52,11 +53,12 @@ class SqlRewriter:
     def __init__(self, names: Names) -> None:
         self._names = replace(names, functions=names.functions | DIRECT, called=_called(names.expansions.values()))
         self._mentions = Mentions(self._names)
+        self._published = PublishedReleases(names)
         self._kept: Bounded[Kept] = Bounded()
         self._assumed: Bounded[Facts] = Bounded()
 
     def mentions(self, sql: str) -> bool:
-        return self._mentions(sql) or settings.mentioned(sql)
+        return self._mentions(sql) or settings.mentioned(sql) or self._published.mentions(sql)
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
@@ -66,6 +68,7 @@ class SqlRewriter:
         if len(sql) > MAX_DEPTH and await io.in_parser(deep, sql, MAX_DEPTH):
             await self._refuse_long(sql, io, refusals.too_deep())
             return None
+        await self._published.say(sql, io)
         try:
             return await self._plan(sql, param_oids, io, extended)
         except Refusal as refusal:

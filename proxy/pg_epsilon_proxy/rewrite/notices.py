@@ -40,6 +40,15 @@ def unread_text(relations: Sequence[str]) -> str:
     )
 
 
+def published_text(schema: str, name: str) -> str:
+    """What is said, once a session, of a published release that a statement reads (docs/release.md)."""
+    return (
+        f"dp: {schema}.{name} is a release with noise, of which rows of little weight are left out: no bound applies "
+        "to sums over it, nor to anything else that is computed from it; the same question in plain SQL over the "
+        "relation that it was made from has a bar, and is free (SELECT * FROM dp.families)"
+    )
+
+
 def undefined_text(count: int) -> str:
     """What is said at the end of a statement in which `count` values were made NULL (composition.md §14.15)."""
     words = "1 value is NULL, because its" if count == 1 else f"{count} values are NULL, because their"

@@ -76,7 +76,7 @@ async def run_unit(unit: Unit, bind: BoundParams | None, io: SessionIO) -> list[
     pairs = zip(unit.blocks, requests, strict=True)
     documents = [await _document(block, request, known.get(block.number), inputs, io) for block, request in pairs]
     _say_unread(unit.blocks, inputs.settings.values, io)
-    io.count_undefined(undefined_text if _told(inputs.settings.values, io) else None)
+    io.count_undefined(undefined_text if is_told(inputs.settings.values, io) else None)
     return documents
 
 
@@ -263,7 +263,7 @@ def _left(inputs: Inputs) -> float | None:
 
 
 def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionIO) -> None:
-    if notice and _told(settings, io):
+    if notice and is_told(settings, io):
         io.notice("NOTICE", notice_text(notice))
         for warning in warnings_of(notice):
             io.notice("NOTICE", f"dp: {warning}")
@@ -271,11 +271,11 @@ def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionI
 
 def _say_unread(blocks: Sequence[Block], settings: Mapping[str, Any], io: SessionIO) -> None:
     named = dict.fromkeys(block.relation.name for block in blocks if isinstance(block, EmptyBlock))
-    if named and _told(settings, io):
+    if named and is_told(settings, io):
         io.notice("NOTICE", unread_text(list(named)))
 
 
-def _told(settings: Mapping[str, Any], io: SessionIO) -> bool:
+def is_told(settings: Mapping[str, Any], io: SessionIO) -> bool:
     """Whether this client is told in NOTICEs."""
     name = settings.get("application_name") or io.parameter_status("application_name")
     return wanted(settings.get("dp.notices"), name)

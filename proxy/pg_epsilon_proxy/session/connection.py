@@ -125,7 +125,7 @@ class Session:
                 self._active = loop.time()
                 for piece in link.framer.feed(data):
                     out.append(link.take_in(piece, operating=operations.busy))
-                    if piece.kind == ord("C") and (operations.statements.by_name or operations.io.last.answer):
+                    if piece.kind == ord("C") and (operations.statements.by_name or operations.io.last.holds):
                         self._forget(piece)
                     if link.late is not None:
                         operations.cancel()

@@ -6,7 +6,7 @@ The session owns sockets, message order and errors; the brain owns SQL. Neither 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from pg_epsilon_proxy.wire import messages
@@ -138,11 +138,13 @@ class Last:
     """What a session remembers of its answers, until DISCARD ALL; a ROLLBACK gives back no price, and changes nothing.
 
     answer: the row of dp.last_answer, by column. release: what the engine calls the last
-    answer that had groups.
+    answer that had groups. heard: the published releases, by schema and name, that a statement read, and whether the
+    client was told of it then.
     """
 
     answer: Mapping[str, Any] | None = None
     release: str | None = None
+    heard: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def note(self, answer: dict[str, Any]) -> None:
         """Take out of an answer document what it says to be remembered."""
@@ -150,9 +152,15 @@ class Last:
         if answer.get("keys"):
             self.release = answer.get("release", answer.get("request_id"))
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is anything to forget."""
+        return self.answer is not None or bool(self.heard)
+
     def forget(self) -> None:
         """As if nothing had been asked."""
         self.answer = self.release = None
+        self.heard = {}
 
 
 @dataclass(frozen=True, slots=True)
