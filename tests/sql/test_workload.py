@@ -147,6 +147,21 @@ def test_every_method_answers_near_the_truth(
     assert [row[0] for row in rows] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("isotonic", ["auto", "on", "off"])
+def test_bars_of_answers_in_order(alice: psycopg.Connection[Any], isotonic: str) -> None:
+    """Whatever is drawn: ends that do not decrease around the answers, and a NOTICE that says that they hold at once;
+    off, every query has a bar of its own around its answer, in the middle. The noise outweighs the rows."""
+    options = f'options => \'{{"isotonic": "{isotonic}"}}\''
+    with told(alice) as notices:
+        rows = ask(alice, f"'wages', 'pay', '{{1,2,3,5,8,1000}}', epsilon => 0.001, {options}", "low, sum, high")
+    assert all(low <= answer <= high for low, answer, high in rows)
+    assert ("low and high of all queries hold at once" in notices[-1]) is (isotonic != "off")
+    if isotonic == "off":
+        assert all(abs(high + low - 2 * answer) <= Decimal("0.02") for low, answer, high in rows)
+    else:
+        assert all(list(ends) == sorted(ends) for ends in zip(*rows, strict=True))
+
+
 SIGNED: list[dict[str, Any]] = [
     {},
     {"theta": 300},
