@@ -1,4 +1,4 @@
-"""Bars of answers that were put in order: from margins that hold at once, narrowed by their neighbours (§10)."""
+"""Bars of answers in order: margins that hold at once, narrowed by their neighbours (sum-workloads.md §10)."""
 
 from __future__ import annotations
 
