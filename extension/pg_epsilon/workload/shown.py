@@ -154,8 +154,8 @@ def _within(value: float | None, low: int, high: int) -> float | None:
 
 
 def smooths(how: Batch) -> bool:
-    """Whether answers are put in order (§10): of prefixes of values of at least 0, whose true sums do not decrease;
-    `auto` where all queries share one draw."""
+    """Whether answers are put in order (sum-workloads.md §10): of prefixes of values of at least 0, whose true sums do
+    not decrease; `auto` where all queries share one draw."""
     wanted = how.workload.options.isotonic
     allowed = wanted == "on" or (wanted == "auto" and how.workload.options.method != "sqm")
     return allowed and how.workload.prefixes and len(how.workload.distinct.rows) > 1
@@ -169,12 +169,12 @@ def _smoothed(found: Answers, how: Batch) -> Array:
 
 
 def in_order(found: Answers, shown: Array) -> tuple[Array, Array]:
-    """(Lows, highs) of answers that were put in order, from margins that hold for all queries at once (§10).
+    """(Lows, highs) of answers that were put in order, from margins that hold for all queries at once.
 
     The true sums do not decrease. Where all bars hold, a sum is at least every low before it and at most every high
     behind it: so the lows' running maximum and the highs' running minimum hold too, with the same probability, and no
     end is further out than it was. Where the two cross some bar did not hold, and the ends are the outer ones of both.
-    The answer that is shown is inside always; neither ends nor answers decrease.
+    The answer that is shown is inside always; neither ends nor answers decrease. Source: sum-workloads.md §10.
     """
     lows = np.maximum.accumulate(found.totals - found.margins)
     highs = np.minimum.accumulate((found.totals + found.margins)[::-1])[::-1]
@@ -226,25 +226,26 @@ def errors(how: Batch, theta: int) -> dict[str, list[float]]:
 def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     """What is told of a workload: theta, strategy, budgets, predicted error of every candidate at that theta."""
     step = float(how.workload.lattice.step)
-    found = find(how.workload, theta, gaussian=how.gaussian)
+    found, best = find(how.workload, theta, gaussian=how.gaussian), how.best(theta)
     wide = variance(how.amount, gaussian=how.gaussian)
     alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
-    errors = {
-        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}")
-        for name, mean in [*found.variances.items(), (ALONE, alone)]
-    }
+    name = chosen or best.name
+    means = {**found.variances, ALONE: alone}
+    if name not in means:  # identity, in the place of a method that did not survive the lattice
+        means[name] = mean_variance(how.workload, how.identity(theta).factors)
+    errors = {name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in means.items()}
     return {
         "theta": float(theta * step),
         "theta_by": how.threshold.kind,
-        "strategy": chosen or found.best.name,
-        "data": found.best.columns.data,
+        "strategy": name,
+        "data": best.columns.data,
         "queries": len(how.workload.rows),
         "isotonic": smooths(how),
         "blocks": how.workload.blocks,
         "groups": how.groups,
         "threshold_budget": str(how.threshold.epsilon or 0),
         "answers_budget": str(how.rho if how.rho is not None else how.epsilon),
-        "expected_rmse": errors[chosen or found.best.name],
+        "expected_rmse": errors[name],
         "candidates": [
             {"strategy": name, "expected_rmse": errors[name]} for name in sorted(errors, key=errors.__getitem__)
         ],
