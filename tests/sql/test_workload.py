@@ -411,6 +411,7 @@ def test_the_plan_lists_every_candidate(alice: psycopg.Connection[Any]) -> None:
     assert left(alice) == before
 
 
+MANY = "ARRAY(SELECT i / 10.0 FROM generate_series(1, 3000) i)"  # nine million cells
 REFUSED = [
     ("'wages', 'pay', '{300,150}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
     ("'wages', 'pay', '{300,300}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
@@ -418,6 +419,12 @@ REFUSED = [
     ("'wages', 'pay', '{300,NULL}', epsilon => 1", "DP005", "not NULL"),
     ("'wages', 'pay', '{300}', workload => '{{0}}', epsilon => 1", "DP005", "not all of them 0"),
     ("'wages', 'pay', '{300,500}', workload => '{{1}}', epsilon => 1", "DP005", "a weight for each threshold"),
+    ("'wages', 'pay', '{300}', epsilon => 0", "DP005", "epsilon"),
+    ("'wages', 'pay', '{300}', epsilon => -1", "DP005", "epsilon"),
+    ("'wages', 'pay', '{300,500}', workload => '{{1,0},{0,0}}', epsilon => 1", "DP005", "not all of them 0"),
+    ("'wages', 'pay', '{300,-1}', epsilon => 1", "DP005", "outside the declared bounds"),
+    ("'wages', 'pay', '{NaN}', epsilon => 1", "DP005", "must be numbers"),
+    (f"'wages', 'pay', {MANY}, epsilon => 1", "DP005", "more than 1000000 cells"),
     ("'wages', 'pay', epsilon => 1", "DP005", "needs thresholds"),
     ("'wages', 'pay', '{300}', ranges => '{\"[1,2)\"}', epsilon => 1", "DP005", "needs thresholds"),
     ("'wages', 'pay', ranges => '{\"[5000,)\"}', epsilon => 1", "DP005", "no value within"),
