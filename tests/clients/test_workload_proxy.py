@@ -40,6 +40,7 @@ def test_explain_says_what_it_would_do(alice: psycopg.Connection[Any]) -> None:
     )
     assert "dp_sum_workload('public.people', 'income'" in text
     assert "theta" in text
+    assert "isotonic: answers do not decrease; low and high of all queries hold at once" in text
     assert "0.5" in text
     assert alice.execute("SELECT dp_budget_left('people')").fetchone() == before
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pg_epsilon import plan
 from pg_epsilon.mechanisms.matrix import lattice, strategies
 from pg_epsilon.workload import batch, choice, designs, found, running, thresholds
 
@@ -168,6 +169,46 @@ def totals_of_one_row(replace: Replace) -> None:
     replace(parts, "nested", one_row)
 
 
+def totals_not_clamped(replace: Replace) -> None:
+    """per => 'user': a user's total goes into its bucket as it is, beyond her declared bound too (sum-workloads.md §0).
+
+    Above, nothing follows: whatever lies beyond the last edge is in the last cell, which sums a bound for each of its
+    totals (`summands_not_clamped`). Below, the first cell sums what it holds."""
+    sound = parts.statement
+    pattern = r"LEAST\(GREATEST\(sum\(v\), -?\d+\), -?\d+\)::pg_catalog\.int8 AS v"
+    replace(parts, "statement", lambda *facts: re.sub(pattern, "sum(v)::pg_catalog.int8 AS v", sound(*facts)))
+
+
+def summands_not_clamped(replace: Replace) -> None:
+    """per => 'user': what lies above the bound is told apart, as it must be, and summed as it is told."""
+
+    def blocks(workload: Any, edges: Any, cells: Any, theta: int) -> Any:
+        found = [(0, 0)] * workload.blocks
+        block = 0
+        for (count, total), high in zip(cells, edges[1:], strict=True):
+            while block < workload.blocks and high > workload.cuts[block + 1]:
+                block += 1
+            if block < workload.blocks:
+                found[block] = found[block][0] + count, found[block][1] + total
+        return found
+
+    replace(batch, "_blocks", blocks)
+
+
+def neither_clamped(replace: Replace) -> None:
+    """Both: a user contributes all he has."""
+    totals_not_clamped(replace)
+    summands_not_clamped(replace)
+
+
+def nested_totals_not_clamped(replace: Replace) -> None:
+    """Nested sums of plain SQL: a user contributes to each all he has (composition.md §2.3)."""
+    planner: Any = plan
+    sound = planner.statement
+    pattern = r"LEAST\(GREATEST\((coalesce\(.*?\)), -?\d+\), -?\d+\)::pg_catalog\.int8 AS n"
+    replace(planner, "statement", lambda *facts: re.sub(pattern, r"\1::pg_catalog.int8 AS n", sound(*facts)))
+
+
 def running_of_one_row(replace: Replace) -> None:
     """Running sums: several rows of a user count, and the noise is scaled for one (composition.md §2.2)."""
     sound = running.RunningSums
@@ -208,6 +249,10 @@ CONTROLS: dict[str, Callable[[Replace], None]] = {
         groups_of_small_values,
         a_row_in_every_group,
         totals_of_one_row,
+        totals_not_clamped,
+        summands_not_clamped,
+        neither_clamped,
+        nested_totals_not_clamped,
         running_of_one_row,
     )
 }

@@ -28,6 +28,7 @@ def asked_of(relation: str, value: str, queries: str, budget: str, options: dict
 STEPS = "'{10,20,40,60,80,120}'"
 SUMS = ["sum"]
 BEYOND = 'ranges => \'{"(,40]","(20,)","[10,60)"}\''
+ABOVE = 'ranges => \'{"[0,100]","(,)"}\''  # of which the second takes in what lies above every bound
 ALONE = {"method": "workload", "aggregates": SUMS}
 OWN = [[1] * 6, [1, 1, 1, -1, -1, -1], *([0] * k + [2] + [0] * (5 - k) for k in range(6))]
 CHOSEN = {"theta": "svt", "rho_split": 0.5}
@@ -92,7 +93,7 @@ SESSIONS: dict[str, list[Question]] = {
     ],
     "trade": [
         (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1", {})),
-        (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 2", {"theta": "svt", "rho_split": 0.5})),
+        (A, "direct", asked_of("line", "price", "'{1,5,10,50}'", "epsilon => 1.7", {"theta": "svt", "rho_split": 0.5})),
         (A, "direct", asked_of("line", "price", "'{5,50}'", "epsilon => 1", {"theta": "recursive", "rho_split": 0.5})),
         (A, "direct", asked_of("line", "price", "'{10,100,250}'", "epsilon => 1", {}, ", per => 'user'")),
         (A, "direct", asked_of("line", "price", "'{1,5,50}'", "epsilon => 1", {}, ", by => 'sku'")),
@@ -105,6 +106,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS}}}', epsilon => 0.5)"),
         (A, "direct", f"dp_group_by('audit.line', '{{}}', '{{{ITEMS},avg(qty)}}', epsilon => 0.5)"),
         (A, "direct", running("line", "width_bucket(qty, 0, 6, 3)", "qty", "epsilon => 0.4", "false")),
+        (A, "direct", asked_of("line", "price", ABOVE, "epsilon => 0.2", {"aggregates": SUMS}, ", per => 'user'")),
+        (A, "direct", asked_of("line", "qty - 6", "'{-20,0}'", "epsilon => 0.1", {}, ", per => 'user'")),
     ],
     "lab": [
         (A, "direct", asked_of("sample", "batch", "'{5,10,20,39}'", "rho => 0.02", {})),
@@ -123,6 +126,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", f"dp_group_by('audit.event', '{{kind}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
         (A, "direct", f"dp_group_by('audit.event', '{{}}', '{{{SIZES},count(*)}}', rho => 0.05)"),
         (A, "direct", running("event", "width_bucket(size, 0, 100, 5)", "size", "rho => 0.05", "true")),
+        (A, "direct", asked_of("event", "size", ABOVE, "rho => 0.05", {"aggregates": SUMS}, ", per => 'user'")),
     ],
 }
 # What each control is seen by: the places of those questions in the session.
@@ -145,6 +149,12 @@ CAUGHT = [
     ("trade", "every_row_counts", "sensitivity", (12,)),
     ("web", "totals_of_one_row", "sensitivity", (5,)),
     ("trade", "running_of_one_row", "sensitivity", (13,)),
+    ("trade", "totals_not_clamped", "sensitivity", (15,)),
+    ("trade", "summands_not_clamped", "sensitivity", (14,)),
+    ("trade", "neither_clamped", "sensitivity", (14,)),
+    ("trade", "nested_totals_not_clamped", "sensitivity", (11,)),
+    ("web", "summands_not_clamped", "sensitivity", (7,)),
+    ("web", "nested_totals_not_clamped", "sensitivity", (5,)),
     ("trade", "answers_twice", "price", (2,)),
     ("trade", "threshold_for_all", "price", (6,)),
     ("trade", "monotone_threshold", "sensitivity", (1,)),

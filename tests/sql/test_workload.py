@@ -147,6 +147,21 @@ def test_every_method_answers_near_the_truth(
     assert [row[0] for row in rows] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("isotonic", ["auto", "on", "off"])
+def test_bars_of_answers_in_order(alice: psycopg.Connection[Any], isotonic: str) -> None:
+    """Whatever is drawn: ends that do not decrease around the answers, and a NOTICE that says that they hold at once;
+    off, every query has a bar of its own around its answer, in the middle. The noise outweighs the rows."""
+    options = f'options => \'{{"isotonic": "{isotonic}"}}\''
+    with told(alice) as notices:
+        rows = ask(alice, f"'wages', 'pay', '{{1,2,3,5,8,1000}}', epsilon => 0.001, {options}", "low, sum, high")
+    assert all(low <= answer <= high for low, answer, high in rows)
+    assert ("low and high of all queries hold at once" in notices[-1]) is (isotonic != "off")
+    if isotonic == "off":
+        assert all(abs(high + low - 2 * answer) <= Decimal("0.02") for low, answer, high in rows)
+    else:
+        assert all(list(ends) == sorted(ends) for ends in zip(*rows, strict=True))
+
+
 SIGNED: list[dict[str, Any]] = [
     {},
     {"theta": 300},
@@ -396,6 +411,7 @@ def test_the_plan_lists_every_candidate(alice: psycopg.Connection[Any]) -> None:
     assert left(alice) == before
 
 
+MANY = "ARRAY(SELECT i / 10.0 FROM generate_series(1, 3000) i)"  # nine million cells
 REFUSED = [
     ("'wages', 'pay', '{300,150}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
     ("'wages', 'pay', '{300,300}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),
@@ -403,6 +419,12 @@ REFUSED = [
     ("'wages', 'pay', '{300,NULL}', epsilon => 1", "DP005", "not NULL"),
     ("'wages', 'pay', '{300}', workload => '{{0}}', epsilon => 1", "DP005", "not all of them 0"),
     ("'wages', 'pay', '{300,500}', workload => '{{1}}', epsilon => 1", "DP005", "a weight for each threshold"),
+    ("'wages', 'pay', '{300}', epsilon => 0", "DP005", "epsilon"),
+    ("'wages', 'pay', '{300}', epsilon => -1", "DP005", "epsilon"),
+    ("'wages', 'pay', '{300,500}', workload => '{{1,0},{0,0}}', epsilon => 1", "DP005", "not all of them 0"),
+    ("'wages', 'pay', '{300,-1}', epsilon => 1", "DP005", "outside the declared bounds"),
+    ("'wages', 'pay', '{NaN}', epsilon => 1", "DP005", "must be numbers"),
+    (f"'wages', 'pay', {MANY}, epsilon => 1", "DP005", "more than 1000000 cells"),
     ("'wages', 'pay', epsilon => 1", "DP005", "needs thresholds"),
     ("'wages', 'pay', '{300}', ranges => '{\"[1,2)\"}', epsilon => 1", "DP005", "needs thresholds"),
     ("'wages', 'pay', ranges => '{\"[5000,)\"}', epsilon => 1", "DP005", "no value within"),

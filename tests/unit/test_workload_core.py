@@ -401,7 +401,7 @@ def test_the_average_of_the_top_bin_is_many_times_nearer(asked_for: list[str], t
     assert asked is not None
     how = batch(asked)
     drawn = read(core(None, how, NoNoise(), "w"), how)  # type: ignore[arg-type]
-    decoder = shown._decoder(drawn, how, Decimal("0.95"))
+    decoder = shown._decoder(drawn, how, 0.05)
     assert decoder.counts is not None
     average = upper - width / 2
     weights = decoder.totals[-1] - average * decoder.counts[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 import fix_chance
 from fix_seeded import Seeded
+from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms import group_by
 from pg_epsilon.noise import NoiseSource, current
 from pg_epsilon.plan import Plan
 from pg_epsilon.query.statistics import beside
 from pg_epsilon.workload.batch import Batch
+from pg_epsilon.workload.choice import _check
 from pg_epsilon.workload.designs import variance
 from unit.policies import column, document, planned, row_policy
 from unit.test_workload_core import NoNoise, text
@@ -163,6 +166,16 @@ def test_sums_are_as_near_as_predicted() -> None:
     assert predicted.max() ** 0.5 < float(dict(plan.choices[-1].candidates)["together"] or 0) * 1.01
     found = measured(plan, Seeded(20261127), 600)
     assert np.abs(found / predicted - 1).max() < 0.41
+
+
+def test_too_many_cells_of_groups_by_blocks_are_refused() -> None:
+    """What is released is two integers a block and one a query, in each group: at most 10^6 (sum-workloads.md §0)."""
+    how = batch(asked())
+    size = len(how.workload.rows) + 2 * how.workload.blocks
+    _check(dataclasses.replace(how, groups=10**6 // size))
+    with pytest.raises(DPError, match="more than 1000000 cells of groups") as refused:
+        _check(dataclasses.replace(how, groups=10**6 // size + 1))
+    assert (refused.value.sqlstate, bool(refused.value.hint)) == ("DP005", True)
 
 
 @pytest.mark.chance(fix_chance.deviations(30, 15))

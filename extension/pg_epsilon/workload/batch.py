@@ -90,19 +90,32 @@ class Batch:
         return cores([cell[0] or None for cell in exact], self, noise, label)
 
     def best(self, theta: int) -> Design:
-        """The design at a threshold that is least in predicted error. DP005 where the asked method has none."""
-        return find(self.workload, theta, gaussian=self.gaussian).best
+        """The design at a threshold that is least in predicted error. DP005 where the asked method has none.
+
+        Where all is left to `auto` and that one does not survive being rounded to the lattice, identity, which does.
+        """
+        design = find(self.workload, theta, gaussian=self.gaussian).best
+        if self.workload.options.method == "auto" and self.workload.options.strategy == "auto":
+            try:
+                design.on_lattice(self.most_rows)
+            except DPError:
+                return self.identity(theta)
+        return design
 
     def sure(self, theta: int) -> Design:
         """The same after the charge, when nothing may fail: the identity, where an optimiser found no strategy, or the
-        asker's own does not survive being rounded at this theta."""
+        asked one does not survive being rounded at this theta."""
         try:
             design = self.best(theta)
             design.on_lattice(self.most_rows)
             return design
         except DPError:
-            options = replace(self.workload.options, method="identity")
-            return replace(self, workload=replace(self.workload, options=options)).best(theta)
+            return self.identity(theta)
+
+    def identity(self, theta: int) -> Design:
+        """Every bucket by itself: its rounded entries have as many bits as there are, so that it always answers."""
+        options = replace(self.workload.options, method="identity", strategy="auto", own=())
+        return find(replace(self.workload, options=options), theta, gaussian=self.gaussian).best
 
 
 def core(text: str | None, how: Batch, noise: NoiseSource, label: str) -> list[int]:

@@ -245,4 +245,5 @@ def told(measure: Measure, raw: Sequence[int] | None) -> tuple[dict[str, Any], s
         drawn = read(raw, measure)
         found = shown.facts(measure, drawn.theta, drawn.name)
     words = f"theta {found['theta']:g} ({found['theta_by']}), {found['strategy']}"
-    return found, f"{words}, expected RMSE {found['expected_rmse']:g}"
+    ordered = ", isotonic: low and high of all queries hold at once" if found["isotonic"] else ""
+    return found, f"{words}, expected RMSE {found['expected_rmse']:g}{ordered}"

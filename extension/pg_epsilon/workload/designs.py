@@ -19,7 +19,7 @@ import numpy as np
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.matrix import strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
-from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
+from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice, survives
 from pg_epsilon.mechanisms.matrix.optimal import LARGEST, optimal
 from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
@@ -50,25 +50,41 @@ class Design:
     strategy: Strategy
     factors: Array
     total: float
-    _drawn: dict[int, LatticeStrategy] = field(default_factory=dict, compare=False, repr=False)
+    _drawn: dict[int, LatticeStrategy | DPError] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
         return self.method if self.method == self.strategy.name else f"{self.method} {self.strategy.name}"
 
     def on_lattice(self, most_rows: int) -> LatticeStrategy:
-        """The integers that are drawn for, remembered; DP005 where they have no room."""
+        """The integers that are drawn for, remembered; DP005 where they have no room, or the strategy does not survive
+        being rounded to them (lattice.py, `survives`)."""
         if most_rows not in self._drawn:
+            self._drawn[most_rows] = self._rounded(most_rows)
+        found = self._drawn[most_rows]
+        if isinstance(found, DPError):
+            raise found.with_traceback(None)  # remembered: it would keep the frames of every call
+        return found
+
+    def _rounded(self, most_rows: int) -> LatticeStrategy | DPError:
+        try:
             drawn = on_lattice(self.strategy, self.columns.weights, most_rows)
-            own = self.strategy.name == CUSTOM
-            if own and not strategies.spans(drawn.strategy(CUSTOM), self.columns.totals):
-                raise DPError(
-                    OUT_OF_RANGE,
-                    "the weights of this strategy are too far apart: the small ones vanish beside the large ones",
-                    "Give rows of weights of about one size.",
-                )
-            self._drawn[most_rows] = drawn
-        return self._drawn[most_rows]
+        except DPError as refused:
+            return refused
+        if self.strategy.name == CUSTOM and not strategies.spans(drawn.strategy(CUSTOM), self.columns.totals):
+            return DPError(
+                OUT_OF_RANGE,
+                "the weights of this strategy are too far apart: the small ones vanish beside the large ones",
+                "Give rows of weights of about one size.",
+            )
+        targets = [one for one in (self.columns.totals, self.columns.counts) if one is not None]
+        if not survives(drawn, self.strategy, *targets):
+            return DPError(
+                OUT_OF_RANGE,
+                f"the declared bounds and number of rows leave too few bits for the strategy {self.name}",
+                "Use a coarser resolution, tighter bounds, a smaller max_rows, or method => identity.",
+            )
+        return drawn
 
 
 def designs(workload: Workload, theta: int, *, gaussian: bool) -> list[Design]:

@@ -27,7 +27,7 @@ from pg_epsilon.mechanisms.estimators import Bar, Number
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
-from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice
+from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice, survives
 from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Intervals, Queries, Weighted
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
@@ -237,6 +237,8 @@ def choose(request: Request, run: Running, choice: Choice) -> Choice:
         drawn = on_lattice(best[1], inside, rows)
         check_bound(drawn.l1 * units)
     except DPError:  # no room on the lattice for a strategy: each group by itself may have it
+        return choice
+    if not survives(drawn, best[1], queries):
         return choice
     sizes, place = [len(one.domain) for one in request.keys], request.places[run.key]
     measure = RunningSums(

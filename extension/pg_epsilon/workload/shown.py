@@ -46,10 +46,15 @@ class Decoder:
 
 
 def answers(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[Answers]:
-    """Least squares on what was drawn, then every query, in each group. Unbiased for the truncated sums."""
-    key = (_scale(groups[0], how), confidence, how.gaussian)
+    """Least squares on what was drawn, then every query, in each group. Unbiased for the truncated sums.
+
+    Margins hold for each query by itself at this confidence; where answers are put in order, for all of a group's at
+    once, each different query with its share of what may miss: bars of other queries then count for each of them.
+    """
+    miss = float((1 - confidence) / (len(how.workload.distinct.rows) if smooths(how) else 1))
+    key = (_scale(groups[0], how), miss, how.gaussian)
     if key not in groups[0].decoders:
-        groups[0].decoders[key] = _decoder(groups[0], how, confidence)
+        groups[0].decoders[key] = _decoder(groups[0], how, miss)
     decoder: Decoder = groups[0].decoders[key]
     found = []
     for drawn in groups:
@@ -59,11 +64,11 @@ def answers(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[An
     return found
 
 
-def _decoder(drawn: Drawn, how: Batch, confidence: Decimal) -> Decoder:
+def _decoder(drawn: Drawn, how: Batch, miss: float) -> Decoder:
     inverse = strategies.inverse(drawn.lattice.strategy(drawn.strategy))
     totals, counts = drawn.columns.totals.times(inverse.T).T, drawn.columns.counts
     scale = _scale(drawn, how)
-    margins = _margins(totals, drawn, how, confidence)
+    margins = _margins(totals, drawn, how, miss)
     deviations = np.sqrt(np.square(totals).sum(axis=1)) * (scale if how.gaussian else scale * math.sqrt(2))
     return Decoder(totals, None if counts is None else counts.times(inverse.T).T, deviations, margins)
 
@@ -75,16 +80,16 @@ def _scale(drawn: Drawn, how: Batch) -> float:
     return drawn.lattice.l1 * how.units / float(how.amount) / drawn.lattice.factor
 
 
-def _margins(weights: Array, drawn: Drawn, how: Batch, confidence: Decimal) -> Array:
-    """Per query m with Pr[|its weights times the draws' noise| > m] <= 1 - confidence; weights: queries x draws.
+def _margins(weights: Array, drawn: Drawn, how: Batch, miss: float) -> Array:
+    """Per query m with Pr[|its weights times the draws' noise| > m] <= miss; weights: queries x draws.
 
     Gaussian: by the normal law. Laplace: exact for the continuous law, and half a step of the lattice for each draw,
     because a discrete one exceeds k as often as a continuous one exceeds k - 1/2 at most (sum-workloads.md §0); for
     many cells by Chernoff's bound, which is up to twice as wide.
     """
-    scale, miss = _scale(drawn, how), 1 - float(confidence)
+    scale = _scale(drawn, how)
     if how.gaussian:
-        return np.asarray(NormalDist().inv_cdf(1 - miss / 2) * scale * np.sqrt(np.square(weights).sum(axis=1)))
+        return np.asarray(-NormalDist().inv_cdf(miss / 2) * scale * np.sqrt(np.square(weights).sum(axis=1)))
     quantile = bars.two_sided_quantile if weights.size <= bars.EXACT else bars.chernoff
     steps = np.abs(weights).sum(axis=1) / (2 * drawn.lattice.factor)
     return np.asarray(np.array([quantile(row, miss) for row in weights]) * scale + steps)
@@ -94,7 +99,7 @@ def rows(raw: Sequence[int], how: Batch, confidence: Decimal) -> list[list[str |
     """query, low_edge, high_edge, sum, count, avg, stderr, low, high of every query, as texts.
 
     low and high hold what noise may do at the asked confidence; an end that theta moved is NULL, because how much was
-    cut is not known.
+    cut is not known. Where answers are put in order (`smooths`), all of a group's hold at once: see `in_order`.
     """
     (found,) = rows_of([read(raw, how)], how, confidence)
     return found
@@ -108,13 +113,13 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
     shown = _smoothed(found, how)
+    ends = in_order(found, shown) if smooths(how) else (shown - found.margins, shown + found.margins)
     least, most = max(workload.lattice.low, -drawn.theta), min(workload.lattice.high, drawn.theta)
     knows_low, knows_high = _uncut(drawn, workload)
     asked = workload.options.aggregates
     result: list[list[str | int | None]] = []
     for place, (low_edge, high_edge) in enumerate(workload.edges):
-        total, margin = float(shown[place]), float(found.margins[place])
-        ends = min(total, float(found.totals[place]) - margin), max(total, float(found.totals[place]) + margin)
+        total, low, high = float(shown[place]), float(ends[0][place]), float(ends[1][place])
         count = None if found.counts is None else float(found.counts[place])
         average = total / count if count is not None and round(count) >= 1 else None
         result.append(
@@ -126,8 +131,8 @@ def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | Non
                 None if count is None or not {"count", "avg"} & set(asked) else str(round(count)),
                 _text(_within(average, least, most), step, 6) if "avg" in asked else None,
                 _text(float(found.deviations[place]), step),
-                _text(ends[0], step) if knows_low[place] else None,
-                _text(ends[1], step) if knows_high[place] else None,
+                _text(low, step) if knows_low[place] else None,
+                _text(high, step) if knows_high[place] else None,
             ]
         )
     return result
@@ -148,12 +153,32 @@ def _within(value: float | None, low: int, high: int) -> float | None:
     return None if value is None else min(max(value, low), high)
 
 
-def _smoothed(found: Answers, how: Batch) -> Array:
-    """Isotonic regression: true prefix sums do not decrease. `auto` where all queries share one draw (§10)."""
+def smooths(how: Batch) -> bool:
+    """Whether answers are put in order (sum-workloads.md §10): of prefixes of values of at least 0, whose true sums do
+    not decrease; `auto` where all queries share one draw."""
     wanted = how.workload.options.isotonic
-    if not how.workload.prefixes or wanted == "off" or (wanted == "auto" and how.workload.options.method == "sqm"):
+    allowed = wanted == "on" or (wanted == "auto" and how.workload.options.method != "sqm")
+    return allowed and how.workload.prefixes and len(how.workload.distinct.rows) > 1
+
+
+def _smoothed(found: Answers, how: Batch) -> Array:
+    """Isotonic regression, where answers are put in order."""
+    if not smooths(how):
         return found.totals
     return smoothed(found.totals, 1 / np.square(np.maximum(found.deviations, FLOOR * found.deviations.max() or 1)))
+
+
+def in_order(found: Answers, shown: Array) -> tuple[Array, Array]:
+    """(Lows, highs) of answers that were put in order, from margins that hold for all queries at once.
+
+    The true sums do not decrease. Where all bars hold, a sum is at least every low before it and at most every high
+    behind it: so the lows' running maximum and the highs' running minimum hold too, with the same probability, and no
+    end is further out than it was. Where the two cross some bar did not hold, and the ends are the outer ones of both.
+    The answer that is shown is inside always; neither ends nor answers decrease. Source: sum-workloads.md §10.
+    """
+    lows = np.maximum.accumulate(found.totals - found.margins)
+    highs = np.minimum.accumulate((found.totals + found.margins)[::-1])[::-1]
+    return np.minimum(np.minimum(lows, highs), shown), np.maximum(np.maximum(lows, highs), shown)
 
 
 def smoothed(totals: Array, weights: Array) -> Array:
@@ -201,24 +226,26 @@ def errors(how: Batch, theta: int) -> dict[str, list[float]]:
 def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     """What is told of a workload: theta, strategy, budgets, predicted error of every candidate at that theta."""
     step = float(how.workload.lattice.step)
-    found = find(how.workload, theta, gaussian=how.gaussian)
+    found, best = find(how.workload, theta, gaussian=how.gaussian), how.best(theta)
     wide = variance(how.amount, gaussian=how.gaussian)
     alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
-    errors = {
-        name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}")
-        for name, mean in [*found.variances.items(), (ALONE, alone)]
-    }
+    name = chosen or best.name
+    means = {**found.variances, ALONE: alone}
+    if name not in means:  # identity, in the place of a method that did not survive the lattice
+        means[name] = mean_variance(how.workload, how.identity(theta).factors)
+    errors = {name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in means.items()}
     return {
         "theta": float(theta * step),
         "theta_by": how.threshold.kind,
-        "strategy": chosen or found.best.name,
-        "data": found.best.columns.data,
+        "strategy": name,
+        "data": best.columns.data,
         "queries": len(how.workload.rows),
+        "isotonic": smooths(how),
         "blocks": how.workload.blocks,
         "groups": how.groups,
         "threshold_budget": str(how.threshold.epsilon or 0),
         "answers_budget": str(how.rho if how.rho is not None else how.epsilon),
-        "expected_rmse": errors[chosen or found.best.name],
+        "expected_rmse": errors[name],
         "candidates": [
             {"strategy": name, "expected_rmse": errors[name]} for name in sorted(errors, key=errors.__getitem__)
         ],

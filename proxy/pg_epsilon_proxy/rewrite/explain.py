@@ -231,6 +231,8 @@ def _workload(key: str, value: Any, facts: Mapping[str, Any]) -> list[str]:
     first = f"{value['queries']} queries over {value['blocks']} buckets, {cut}, drawn for {value['data']}"
     chosen = f"{value['strategy']}, expected RMSE {value['expected_rmse']:g}"
     shown = [f"workload: {first}", f"strategy: {chosen}"]
+    if value.get("isotonic"):
+        shown.append("isotonic: answers do not decrease; low and high of all queries hold at once")
     for other in value.get("candidates") or ():
         if other["strategy"] != value["strategy"]:
             shown.append(f"  considered: {other['strategy']}, expected RMSE {other['expected_rmse']:g}")

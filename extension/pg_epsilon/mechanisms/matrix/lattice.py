@@ -9,9 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.mechanisms.matrix import strategies
+from pg_epsilon.mechanisms.matrix.queries import Queries
 from pg_epsilon.mechanisms.matrix.strategies import Strategy
 
 MOST_BITS, LEAST_BITS = 20, 3  # precision of a strategy's entries at the heaviest column
+SURE_BITS = 10  # of every entry: what is rounded so finely needs no look (sum-workloads.md §13)
+LOSS = 17 / 15  # of a deviation: identity, whose entries have LEAST_BITS, loses (1 + 1/16) / (1 - 1/16) at most
 ROOM = 62  # bits of any answer of the strategy over the declared rows
 
 Row = tuple[tuple[int, int], ...]  # (column, integer) of the entries that are not 0
@@ -64,8 +68,10 @@ def on_lattice(strategy: Strategy, weights: Sequence[int], most_rows: int) -> La
 
     S is divided by its sensitivity first, so that no answer over N rows is above N times the factor.
 
-    most_rows: declared; the answers over so many rows keep within 62 bits, so that the noise lattice does not cut them.
-    DP005 where fewer than three bits of precision would be left; before anything is charged.
+    most_rows: declared; the answers over so many rows keep within 62 bits, and a sixteenth that rounding may add, so
+    that the noise lattice does not cut them.
+    DP005 where fewer than three bits of precision would be left; before anything is charged. What is lost with few
+    bits `survives` tells.
     """
     heaviest = max(weights)
     bits = min(MOST_BITS, ROOM - (most_rows * heaviest).bit_length())
@@ -84,3 +90,30 @@ def on_lattice(strategy: Strategy, weights: Sequence[int], most_rows: int) -> La
         if row:
             rows.append(row)
     return LatticeStrategy(tuple(rows), tuple(weights), factor)
+
+
+def survives(drawn: LatticeStrategy, strategy: Strategy, *targets: Queries) -> bool:
+    """Whether what is drawn still answers what the strategy does: judged by the integers, public facts only.
+
+    True where every entry has ten bits. Else each target that follows from the strategy must follow from the integers
+    too (sum-workloads.md §7.5, §13), and no query's deviation may be more than LOSS times the predicted one, for
+    Laplace and Gaussian noise: small entries vanish, or grow, where the declared rows and bounds leave few bits.
+    """
+    kept = [abs(entry) for row in drawn.rows for _, entry in row]
+    if len(kept) == np.count_nonzero(strategy.matrix) and min(kept, default=0) >= 1 << (SURE_BITS - 1):
+        return True
+    if not kept:
+        return False
+    rounded = drawn.strategy(strategy.name)
+    before, after = strategies.inverse(strategy), strategies.inverse(rounded)
+    for target in targets:
+        if not strategies.spans(strategy, target, before):
+            continue
+        if not strategies.spans(rounded, target, after):
+            return False
+        for gaussian in (False, True):
+            expected = strategies.query_errors(strategy, target, gaussian=gaussian, inverted=before)
+            found = strategies.query_errors(rounded, target, gaussian=gaussian, inverted=after)
+            if (found > expected * (LOSS**2 + 1e-9)).any():
+                return False
+    return True
