@@ -246,6 +246,39 @@ def answers(raw: Sequence[int], draw: Draw, miss: float) -> list[Answer]:
     return [_together(own, draw, miss) for own in each]
 
 
+def rows(raw: Sequence[int], how: Singly, asked: ask.Family, miss: float) -> list[list[Any]]:
+    """Of each query of the grid: answer, unbiased, low, high, below_resolution.
+
+    Of sums nothing is unbiased. A query without a class has the answer 0. miss: of all bars
+    together where they are to hold at once, else of each.
+    """
+    one = miss / len(how.sets) if asked.simultaneous else miss
+    counts = how.draw.values is None
+    found = {key: [0.0, 0.0 if counts else None, 0.0, 0.0, False] for key in asked.sets.different}
+    for key, own in zip(how.sets, answers([int(number) for number in raw], how.draw, one), strict=True):
+        found[key] = [own.answer, own.answer if counts else None, own.low, own.high, own.below_resolution]
+    return [found[asked.sets.different[number]] for number in asked.sets.of]
+
+
+def description(asked: ask.Family) -> dict[str, Any]:
+    """What is stored beside the integers: there is no weighted table of them."""
+    return {"mechanism": asked.mechanism}
+
+
+def told(how: Singly, asked: ask.Family) -> tuple[dict[str, Any], str]:
+    """(Facts, a sentence for the NOTICE)."""
+    rmse = float(f"{how.draw.deviation:.4g}")
+    found = {"classes": math.prod(how.sizes), "sets": len(how.sets), "rmse": rmse}
+    words = [f"{asked.name}: {len(asked.grid)} queries, {len(how.sets)} different ones by themselves"]
+    if how.draw.values is None:
+        words.append(f"expected RMSE {rmse:.4g} each")
+    else:
+        words.append(f"expected RMSE {rmse:.4g} each where nothing is cut, and less noise below (bias unknown)")
+    words.append("all bars hold at once" if asked.simultaneous else "each bar holds by itself")
+    words.append("rows of no declared class are in none")
+    return found, "; ".join(words)
+
+
 def _together(own: Sequence[int], draw: Draw, miss: float) -> Answer:
     """One set's answer from those of its sides."""
     signs = [sign for sign, steps in ((1, draw.positive), (-1, draw.negative)) if steps]
