@@ -8,8 +8,8 @@ nothing to cut: its shares are whole.
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most. A row
 is one unit of mass, so that it moves the rows above a step by 1 and a cut sum by tau. It has one
-sign: a unit's rows above 0 and those below move the scores and sums of the two signs together by
-no more than all of them would move one's.
+sign: values above 0 and those below have a threshold and a sum each, and a unit moves both scores,
+or both sums in units of their thresholds, together by no more than all its rows would move one's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from pg_epsilon.release.statement import parse
 
 BETA = Fraction(1, 20)
 """A step is aimed at above which so many rows lie that one too high is chosen with this chance."""
-MOST_SETS = 10_000
+MOST_SETS = 1_000
 MOST_MASS = 2**62
 _HALF = 31  # bits: masses are added up in two parts, so that no sum leaves 63 bits
 Counts = npt.NDArray[np.int64]
@@ -86,14 +86,19 @@ class Draw:
         """How far one unit moves a score, or a sum in units of its threshold."""
         return self.kappa * self.whole
 
-    @cached_property
-    def few(self) -> tuple[int, ...]:
-        """Of each side, how many rows are aimed at to lie above the threshold (§10.2, k + 1)."""
-        return tuple(math.ceil(self.beyond(len(one), BETA)) + 1 for one in self.sides)
+    @property
+    def candidates(self) -> int:
+        """Thresholds that are chosen from: of two signs all pairs."""
+        return math.prod(len(one) + 1 for one in self.sides)
 
-    def beyond(self, steps: int, miss: Fraction | float) -> float:
-        """How far, in rows, a chosen step's score is from the best one, but with chance `miss`."""
-        return 2 * self.kappa / float(self.share) * math.log((steps + 1) / float(miss))
+    @cached_property
+    def few(self) -> int:
+        """How many rows are aimed at to lie above a threshold (§10.2, k + 1)."""
+        return math.ceil(self.beyond(BETA)) + 1
+
+    def beyond(self, miss: Fraction | float) -> float:
+        """How far, in rows, the chosen scores are from the best ones, but with chance `miss`."""
+        return 2 * self.kappa / float(self.share) * math.log(self.candidates / float(miss))
 
     @property
     def deviation(self) -> float:
@@ -202,14 +207,16 @@ def drawn(masses: Sequence[Sequence[Sequence[int]]], draw: Draw, noise: NoiseSou
         if draw.values is None:
             found += noise.laplace(list(sides[0]), l1_sensitivity=draw.moved, epsilon=draw.share, label=name)
             continue
-        for side, (own, few) in enumerate(zip(sides, draw.few, strict=True), 1):
-            ends = scores(own, few * draw.whole)
-            word = f"{name} threshold {side}"
-            place = noise.select(ends, sensitivity=draw.moved, epsilon=draw.share, label=word)
-            exact = [cut(own, place)] if place else []
-            word = f"{name} sum {side}"
-            sums = noise.laplace(exact, l1_sensitivity=draw.moved, epsilon=draw.share, label=word)
-            found += [place, *(sums or [0])]
+        ends = [scores(own, draw.few * draw.whole) for own in sides]
+        pairs = list(product(*(range(len(own)) for own in ends)))
+        both = [sum(own[place] for own, place in zip(ends, pair, strict=True)) for pair in pairs]
+        word = f"{name} threshold"
+        places = pairs[noise.select(both, sensitivity=draw.moved, epsilon=draw.share, label=word)]
+        exact = [cut(own, place) for own, place in zip(sides, places, strict=True) if place]
+        word = f"{name} sum"
+        sums = iter(noise.laplace(exact, l1_sensitivity=draw.moved, epsilon=draw.share, label=word))
+        for place in places:
+            found += [place, next(sums) if place else 0]
     return found
 
 
@@ -284,8 +291,8 @@ def _together(own: Sequence[int], draw: Draw, miss: float) -> Answer:
     signs = [sign for sign, steps in ((1, draw.positive), (-1, draw.negative)) if steps]
     places, sums = own[::2], own[1::2]
     ways = [
-        _of_side(place, value, steps, few, draw, miss / len(signs))
-        for place, value, steps, few in zip(places, sums, draw.sides, draw.few, strict=True)
+        _of_side(place, value, steps, draw, miss / 2, miss / (2 * len(signs)))
+        for place, value, steps in zip(places, sums, draw.sides, strict=True)
     ]
     low = sum(one.low if sign > 0 else -one.high for one, sign in zip(ways, signs, strict=True))
     high = sum(one.high if sign > 0 else -one.low for one, sign in zip(ways, signs, strict=True))
@@ -293,17 +300,17 @@ def _together(own: Sequence[int], draw: Draw, miss: float) -> Answer:
     return Answer(answer, answer, low, high, all(one.below_resolution for one in ways))
 
 
-def _of_side(place: int, value: int, steps: Sequence[Fraction], few: int, draw: Draw, miss: float) -> Answer:
-    """One side's, in absolute value. Half of the miss is the noise's, half the choice's.
+def _of_side(place: int, value: int, steps: Sequence[Fraction], draw: Draw, choice: float, noise: float) -> Answer:
+    """One side's, in absolute value. choice, noise: what the two may miss.
 
     low: what is cut off would only add. high: of the rows above the chosen step there are no more
     than the choice may be off by, each of the top at most; each mass was rounded down.
     """
     tau = float(steps[place - 1]) if place else 0.0
-    bias = (few + draw.beyond(len(steps), miss / 2)) * (float(steps[-1]) - tau)
+    bias = (draw.few + draw.beyond(choice)) * (float(steps[-1]) - tau)
     if not place:
         return Answer(0.0, 0.0, 0.0, bias, True)
     scale = draw.kappa / float(draw.share)
-    reach = tau * Noise(scale, False, 1.0 / draw.whole).reach(np.ones(1), miss / 2)
+    reach = tau * Noise(scale, False, 1.0 / draw.whole).reach(np.ones(1), noise)
     sum_, lost = value / draw.whole * tau, (draw.rows + 1) / draw.whole * tau
     return Answer(sum_, sum_, sum_ - reach, sum_ + reach + bias + lost, False)
