@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release import algorithm2, cells, choice, iterated, masses
+from pg_epsilon.release import algorithm2, cells, choice, iterated, masses, singly
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -77,6 +78,31 @@ def rows_twice_in_the_rounds(replace: Replace) -> None:
     replace(iterated, "histogram", lambda cube, how: 2 * sound(cube, how))
 
 
+def epsilon_for_each_query(replace: Replace) -> None:
+    """Every query has all of epsilon, which is charged once (numeric-release.md §10.2)."""
+
+    def of_family(*given: Any) -> Any:
+        how = sound(*given)
+        return dataclasses.replace(how, draw=dataclasses.replace(how.draw, share=how.epsilon))
+
+    sound = singly.of_family
+    replace(singly, "of_family", of_family)
+
+
+def sums_that_are_not_cut(replace: Replace) -> None:
+    """The noise is scaled for values cut at the threshold, and the sum is of whole values."""
+
+    def cut(own: Sequence[int], place: int) -> int:
+        return sum(mass << number for number, mass in enumerate(own)) >> (place - 1)
+
+    replace(singly, "cut", cut)
+
+
+def a_row_without_its_mass(replace: Replace) -> None:
+    """Scores and sums are in units of a mass, of which a row has 2^bits, and the noise is scaled for one."""
+    replace(singly.Draw, "moved", property(lambda draw: draw.kappa))
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -87,5 +113,8 @@ CONTROLS = {
         exact_scale,
         exact_error,
         rows_twice_in_the_rounds,
+        epsilon_for_each_query,
+        sums_that_are_not_cut,
+        a_row_without_its_mass,
     )
 }

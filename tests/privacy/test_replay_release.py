@@ -28,6 +28,8 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 
 
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
+SINGLY = "epsilon => 1, mechanism => 'composition'"
+SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
@@ -50,6 +52,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE stage = $1", "{red,amber}", ITERATED)),
         (A, "direct", asked_of(ALL, "{red}", ITERATED)),
         (A, "family", "dp_sum('audit.pay', 'age', $q$ward = 'north' AND stage <> 'red'$q$, epsilon => 0.1)"),
+        (A, "direct", asked_of(SIGNED_BY_WARD, "{north,south}", SINGLY)),
+        (A, "cache", asked_of(SIGNED_BY_WARD, "{south,north}", SINGLY)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE ward = $1 AND insured", "{north}", SINGLY)),
+        (A, "family", "dp_count('audit.pay', $q$ward = 'north' AND insured$q$, epsilon => 0.1)"),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -57,19 +63,23 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku = $1", "{s3}", "epsilon => 2")),
         (A, "DP004", asked_of("SELECT count(*) FROM audit.hit WHERE weight = $1", "{3}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku = $1", "{s1,s2,s3}", ITERATED)),
+        (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku IN ($1)", "{s1,s2}", SINGLY)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.sample WHERE lab = $1", "{a}", "rho => 0.02")),
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab IN ($1)", "{b}", ITERATED)),
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab <> $1", "{a,b}", SINGLY)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE kind NOT IN ($1)", "{k3}", "rho => 0.05")),
     ],
 }
-# What each control is seen by: the place of that question in the session.
-CAUGHT = [
+# More than a session has left: a threshold above 0 has to be likely where there are few rows.
+DEAR = (A, "direct", asked_of(ALL.replace("count(*)", "sum(age)"), "{red}", SINGLY.replace("1,", "8,")))
+# What each control is seen by: the place of that question in the session, or one by itself.
+CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "whole_at_both_steps", "sensitivity", 0),
     ("pay", "cells_with_rows_alone", "draws", 0),
     ("trade", "one_row_a_user", "sensitivity", 0),
@@ -79,6 +89,10 @@ CAUGHT = [
     ("pay", "exact_scale", "statements", 12),
     ("pay", "exact_error", "statements", 15),
     ("pay", "rows_twice_in_the_rounds", "sensitivity", 12),
+    ("pay", "epsilon_for_each_query", "price", 17),
+    ("pay", "a_row_without_its_mass", "sensitivity", 17),
+    ("pay", "sums_that_are_not_cut", "sensitivity", DEAR),
+    ("trade", "one_row_a_user", "sensitivity", 5),
 ]
 
 
@@ -141,10 +155,15 @@ def test_a_row_reaches_the_charge(
 
 @pytest.mark.parametrize(("dataset", "control", "rule", "place"), CAUGHT, ids=["-".join(one[:2]) for one in CAUGHT])
 def test_a_broken_release_is_caught(
-    conn: psycopg.Connection[Any], asked: dict[str, Any], dataset: str, control: str, rule: str, place: int
+    conn: psycopg.Connection[Any],
+    asked: dict[str, Any],
+    dataset: str,
+    control: str,
+    rule: str,
+    place: int | Question,
 ) -> None:
     """Each control breaks one rule, on D and on its neighbours alike, and is caught by the rule that it breaks."""
-    own = [asked[dataset][place]]
+    own = [asked[dataset][place]] if isinstance(place, int) else requests(conn, [place])
 
     def found() -> Iterator[str]:
         record = run(conn, dataset, own, controls=[control])

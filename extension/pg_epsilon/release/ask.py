@@ -22,7 +22,8 @@ from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
 
 ALG2 = "alg2"
-MECHANISMS = ("auto", "cells", ALG2)
+COMPOSITION = "composition"
+MECHANISMS = ("auto", "cells", ALG2, COMPOSITION)
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
@@ -79,8 +80,8 @@ class Family:
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once. mechanism: cells or alg2. average: averages are asked for, and
-    the aggregate is their sum: what is released is the same.
+    simultaneous: the bars of all queries hold at once. mechanism: cells, alg2 or composition. average: averages are
+    asked for, and the aggregate is their sum: what is released is the same.
     published: whether as a table of schema dp_release.
     """
 
@@ -107,10 +108,10 @@ class Family:
     def canonical(self) -> dict[str, Any]:
         """What is drawn; the request's aggregate says of which value. Cells are, whatever the grid."""
         classes = [axis.key.canonical() for axis in self.axes]
-        if self.mechanism != ALG2:
+        if self.mechanism == "cells":
             return {"classes": classes, "mechanism": "cells"}
-        rounds = self.options.rounds
-        return {"classes": classes, "mechanism": ALG2, "queries": self.sets.digest(), "rounds": rounds}
+        rounds = {"rounds": self.options.rounds} if self.mechanism == ALG2 else {}
+        return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds}
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -155,11 +156,19 @@ def compile_family(head: Head) -> Family | None:
         masks,
         rows,
         given.get("simultaneous") is not False,
-        ALG2 if mechanism == ALG2 else "cells",
+        "cells" if mechanism == "auto" else mechanism,
         _options(given.get("options"), mechanism),
         template.average,
-        publication(given),
+        _publication(given, mechanism),
     )
+
+
+def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None:
+    found = publication(given)
+    if found is not None and mechanism == COMPOSITION:
+        hint = "Publish a release of mechanism => 'cells' or 'alg2'."
+        raise DPError(OUT_OF_RANGE, "composition makes answers and no table that could be published", hint)
+    return found
 
 
 def _options(given: Any, mechanism: str) -> Options:

@@ -17,19 +17,21 @@ from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
-from pg_epsilon.release import iterated
+from pg_epsilon.release import iterated, singly
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
-from pg_epsilon.release.ask import ALG2, Family
+from pg_epsilon.release.ask import ALG2, COMPOSITION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.iterated import Iterated, iterate
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.shown import description
+from pg_epsilon.release.singly import Singly
 from pg_epsilon.release.statement import statement
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
 MOST_WORK = 2**36  # queries times cells
+_WORDS = {ALG2: "Algorithm 2", COMPOSITION: "composition"}
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
 
 
@@ -37,7 +39,7 @@ UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declar
 class Released:
     """The estimator of a release: its rows are shown by `rows`, and there is no single value."""
 
-    measure: Cells | Iterated
+    measure: Cells | Iterated | Singly
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -64,8 +66,10 @@ def choose(request: Request, family: Family) -> Choice:
     """The one choice of a family. DP004 without a cap on a user's rows, DP005 for too many cells or another budget."""
     budget, units = request.budget, _units(request)
     _check_averages(family)
-    if family.mechanism == ALG2 and budget.kind != "epsilon":
-        raise DPError(OUT_OF_RANGE, "Algorithm 2 takes epsilon", "dp_release_numeric(..., epsilon => 1)")
+    if family.mechanism in _WORDS and budget.kind != "epsilon":
+        raise DPError(
+            OUT_OF_RANGE, f"{_WORDS[family.mechanism]} takes epsilon", "dp_release_numeric(..., epsilon => 1)"
+        )
     if budget.kind == "accuracy":
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
@@ -79,9 +83,11 @@ def choose(request: Request, family: Family) -> Choice:
             "Compare fewer columns with parameters, or ask the owner for coarser domains.",
         )
     _check_work(family, of_class)
-    measure: Cells | Iterated
+    measure: Cells | Iterated | Singly
     if family.mechanism == ALG2:
         measure = iterate(family, values, Fraction(budget.epsilon or 0), units, rows)
+    elif family.mechanism == COMPOSITION:
+        measure = singly.of_family(family, values, Fraction(budget.epsilon or 0), units, rows)
     else:
         share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
         whole = values.whole if values is not None else 1
@@ -98,8 +104,9 @@ def choose(request: Request, family: Family) -> Choice:
 
 def _check_averages(family: Family) -> None:
     """DP005 for averages that take too long after the charge, or of which nothing is known."""
-    if family.average and family.mechanism == ALG2:
-        raise DPError(OUT_OF_RANGE, "Algorithm 2 has no averages", "Ask with mechanism => 'cells', or for a sum.")
+    if family.average and family.mechanism in _WORDS:
+        words = f"{_WORDS[family.mechanism]} has no averages"
+        raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
     if family.average and len(family.grid) > MOST_AVERAGES:
         raise DPError(
             OUT_OF_RANGE,
@@ -135,6 +142,8 @@ def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decim
     """Of each query of the grid, in its order: parameters, answer, unbiased, low, high, below_resolution."""
     if isinstance(measure, Iterated):
         found = iterated.rows(raw, measure, family, 1 - Fraction(confidence))
+    elif isinstance(measure, Singly):
+        found = singly.rows(raw, measure, family, float(1 - confidence))
     elif isinstance(measure, Cells):
         miss = float(1 - confidence) / (len(family.grid) if family.simultaneous else 1)
         found = [_shown(one) for one in answers(raw, measure, family, miss)]
@@ -169,6 +178,8 @@ def stored(measure: Measure, family: Family) -> dict[str, Any]:
     """What is stored beside the integers, for the weighted table (shown.py)."""
     if isinstance(measure, Iterated):
         return iterated.description(measure, family)
+    if isinstance(measure, Singly):
+        return singly.description(family)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     return description(measure, family)
@@ -190,6 +201,8 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     """
     if isinstance(measure, Iterated):
         return iterated.told(measure, family, raw)
+    if isinstance(measure, Singly):
+        return singly.told(measure, family)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     noise, values = noise_of(measure), measure.values

@@ -15,9 +15,10 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.iterated import Iterated
-from pg_epsilon.release.members import ITSELF, Member, Table, members
+from pg_epsilon.release.members import ITSELF, Member, Table, members, of_grid
 from pg_epsilon.release.registry import Published, Registry
 from pg_epsilon.release.served import Origin, deviation, document, is_candidate, notice, presentation, served
+from pg_epsilon.release.singly import Singly
 
 Left = Callable[[Request, str], tuple[str, Mapping[str, str]]]
 
@@ -73,7 +74,7 @@ class FamilyEngine:
         family, found = chosen
         info = notice(request, found, [], self._origin(request, family, who))
         free = {**info, "charge": {"worst": {}, "best": {}}}
-        if "weights" in family.facts:
+        if of_grid(family.facts):
             return free
         rmse = [float(f"{max(each):.4g}") for each in zip(*_deviations(family, found), strict=True)]
         return {**free, "unbiased_rmse": rmse}
@@ -87,19 +88,19 @@ class FamilyEngine:
                 members(request, family.facts, self._texts)
             except NotBins as reason:
                 return f"{family.name}: {reason}"
-            if "weights" in family.facts:
+            if of_grid(family.facts):
                 return f"{family.name} answers its own grid alone, and whoever released it"
             return f"{family.name}, of another analyst, has more noise than this budget buys"
         return None
 
     def enter(self, request: Request, measure: Measure, charges: Sequence[Charge], request_id: str, who: str) -> None:
         """A release was given to who asked for it."""
-        if isinstance(measure, Cells | Iterated):
+        if isinstance(measure, Cells | Iterated | Singly):
             self._registry.enter(request, measure, charges, request_id, who)
 
     def _chosen(self, request: Request, who: str) -> tuple[Published, Table] | None:
         """The family with the least noise that is about the question, and its aggregates; where there is none, the
-        asker's own newest one of Algorithm 2, of whose grid the question has to be.
+        asker's own newest one that answers its grid alone, of which the question has to be.
 
         Another analyst's only where its noise is at most that of what would be paid: nobody's answers get worse because
         somebody else released little.
@@ -107,15 +108,15 @@ class FamilyEngine:
         if not _fits(request):
             return None
         best: tuple[float, Published, Table] | None = None
-        weights: tuple[Published, Table] | None = None
+        alone: tuple[Published, Table] | None = None
         for family in self._registry.near(request, who):
             try:
                 found = members(request, family.facts, self._texts)
             except NotBins:
                 continue
-            if "weights" in family.facts:
-                if weights is None and family.own and self._together(request, family, found) is not None:
-                    weights = family, found
+            if of_grid(family.facts):
+                if alone is None and family.own and self._together(request, family, found) is not None:
+                    alone = family, found
                 continue
             worst = [max(each) for each in zip(*_deviations(family, found), strict=True)]
             fit = zip(worst, found[0], strict=True)
@@ -123,7 +124,7 @@ class FamilyEngine:
                 continue
             if best is None or worst[0] < best[0]:
                 best = worst[0], family, found
-        return weights if best is None else best[1:]
+        return alone if best is None else best[1:]
 
     def _origin(self, request: Request, family: Published, who: str) -> Origin:
         return Origin(family.name, family.as_of, *self._left(request, who))
@@ -132,7 +133,7 @@ class FamilyEngine:
         """Of how many queries all members are some; None: they are not, or the grid is not the asker's to know."""
         if not family.own:
             return None
-        if "weights" in family.facts and any(one.way != ITSELF for row in found for one in row):
+        if of_grid(family.facts) and any(one.way != ITSELF for row in found for one in row):
             return None
         digests = {is_candidate(one) for row in found for one in row if one.classes}
         numbers = [one for one in digests if one is not None]

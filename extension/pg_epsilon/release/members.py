@@ -172,6 +172,16 @@ def digest(bits: Bits) -> int | None:
     return _together([_packed(one) for one in axes]) if bits.any() and bool((whole == bits).all()) else None
 
 
+def of_grid(facts: Mapping[str, Any]) -> bool:
+    """Whether a family answers the queries of its grid alone, and only who released it: there are no cells to add."""
+    return "weights" in facts or "singly" in facts
+
+
+def digest_of(masks: Sequence[str]) -> int:
+    """Of a set of classes, by its mask on every axis, none of them empty."""
+    return _together([_packed(np.frombuffer(one.encode(), np.uint8) == ord("1")) for one in masks])
+
+
 def digests(family: Family) -> list[int]:
     """Those of the queries of a family's grid, each once."""
     each = [

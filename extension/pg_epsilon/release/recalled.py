@@ -1,8 +1,8 @@
-"""One query of a family that Algorithm 2 released, from what is stored of it. Post-processing.
+"""One query of a family that answers its grid alone, from what is stored of it. Post-processing.
 
-Of dp.family's facts the member "weights" says how the released integers are read, so that a
-question is answered whatever the session; the answer is the one that dp_release_numeric gave, bar
-for bar at the asker's confidence.
+Of dp.family's facts the member "weights" (Algorithm 2) or "singly" (composition) says how the
+released integers are read, so that a question is answered whatever the session; the answer is the
+one that dp_release_numeric gave, bar for bar at the asker's confidence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pg_epsilon.release.answers import Answer
 from pg_epsilon.release.candidates import Family
 from pg_epsilon.release.decompose import Measure
 from pg_epsilon.release.iterated import HEAD, Iterated
+from pg_epsilon.release.masses import Values
+from pg_epsilon.release.members import digest, digest_of
 from pg_epsilon.release.predicates import Boxes, Weighted
+from pg_epsilon.release.singly import Draw, Singly, answers
 from pg_epsilon.release.truncation import Rounding, alpha_of, answer_all
 
 
@@ -40,11 +43,40 @@ def recorded(how: Iterated, asked: ask.Family) -> dict[str, Any]:
     }
 
 
-def recalled(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float) -> Answer:
+def recorded_singly(how: Singly) -> dict[str, Any]:
+    """The same of composition."""
+    draw, values = how.draw, how.draw.values
+    lattice = None if values is None else [str(values.step), values.low, values.high, values.bits]
+    sets = [digest_of(one) for one in how.sets]
+    return {"lattice": lattice, "share": str(draw.share), "kappa": draw.kappa, "rows": draw.rows, "sets": sets}
+
+
+def recalled(facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float) -> Answer:
     """The answer of the query that reads the classes of `bits`, over the family's axes.
 
     raw: as it was released. miss: of all bars of the family's grid together. The query has to be
-    one of the grid: alpha~ says nothing of others.
+    one of the grid: of others nothing is known.
+    """
+    if "singly" in facts:
+        return _singly(facts["singly"], raw, bits, miss)
+    return _weighted(facts["weights"], raw, bits, miss)
+
+
+def _singly(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float) -> Answer:
+    lattice, sets = stored["lattice"], stored["sets"]
+    values = None if lattice is None else Values(Fraction(lattice[0]), *lattice[1:])
+    draw = Draw(values, Fraction(stored["share"]), int(stored["kappa"]), int(stored["rows"]))
+    start = sets.index(digest(bits)) * draw.numbers
+    own = [int(one) for one in raw[start : start + draw.numbers]]
+    return answers(own, draw, miss / len(sets))[0]
+
+
+def _weighted(
+    stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float
+) -> Answer:
+    """Of Algorithm 2.
+
+    alpha~ says nothing of queries that are not of the grid.
     """
     low, high = map(Fraction, stored["bounds"])
     measure = Measure(

@@ -21,9 +21,10 @@ from pg_epsilon.release.ask import Family
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import noise_of
 from pg_epsilon.release.iterated import Iterated
-from pg_epsilon.release.members import digests, question, state
-from pg_epsilon.release.recalled import recorded
+from pg_epsilon.release.members import digests, of_grid, question, state
+from pg_epsilon.release.recalled import recorded, recorded_singly
 from pg_epsilon.release.shown import description
+from pg_epsilon.release.singly import Singly
 
 MOST_FAMILIES = 100  # of one analyst in one dataset
 _KEPT = 8_000_000  # cells that a backend remembers of the releases that it answered from
@@ -87,7 +88,12 @@ class Registry:
         published.check(self._execute, dataset, family.name, family.published)
 
     def enter(
-        self, request: Request, measure: Cells | Iterated, charges: Sequence[Charge], request_id: str, who: str
+        self,
+        request: Request,
+        measure: Cells | Iterated | Singly,
+        charges: Sequence[Charge],
+        request_id: str,
+        who: str,
     ) -> None:
         """A release was given to who asked for it: its name stands for it from now on."""
         family = request.kinds["release"]
@@ -132,7 +138,7 @@ class Registry:
         """The released integers, as doubles, or, of weights, as they are; a backend remembers some."""
         request_id = family.request_id
         if request_id not in self._cells:
-            kind = np.int64 if "weights" in family.facts else np.float64
+            kind = np.int64 if of_grid(family.facts) else np.float64
             found = np.array(json.loads(self._execute(_RAW, ["uuid"], [request_id])[0]["raw"]), kind)
             while self._cells and sum(map(len, self._cells.values())) + len(found) > _KEPT:
                 self._cells.pop(next(iter(self._cells)))
@@ -140,8 +146,11 @@ class Registry:
         return self._cells[request_id]
 
 
-def _described(measure: Cells | Iterated, family: Family) -> dict[str, Any]:
+def _described(measure: Cells | Iterated | Singly, family: Family) -> dict[str, Any]:
     """How the released integers are read."""
+    if isinstance(measure, Singly):
+        classes = [[axis.name, list(axis.key.domain)] for axis in family.axes]
+        return {"classes": classes, "singly": recorded_singly(measure), "cells": measure.released}
     if isinstance(measure, Iterated):
         weights = {**iterated.description(measure, family), "weights": recorded(measure, family)}
         return {**weights, "cells": measure.cells}

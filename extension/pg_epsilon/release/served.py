@@ -25,7 +25,7 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
 from pg_epsilon.release.everywhere import Everywhere
-from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest
+from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest, of_grid
 from pg_epsilon.release.recalled import recalled
 
 OUTSIDE = "rows of no declared class are left out"
@@ -69,8 +69,8 @@ def served(
     """One aggregate's answer from the released integers. miss: of all bars that hold together."""
     if not member.classes:
         return Served(member, Answer(0.0, 0.0, 0.0, 0.0, False), queries)
-    if "weights" in facts:
-        return Served(member, recalled(facts["weights"], cells, member.bits, miss), queries)
+    if of_grid(facts):
+        return Served(member, recalled(facts, cells, member.bits, miss), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
     own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pg_epsilon.choice_parts import Choice
+from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.task import Alone, Groups, Prepared, Raws, Task, Told
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
-from pg_epsilon.release.ask import Family, compile_family, spelled_out
+from pg_epsilon.release.ask import COMPOSITION, Family, compile_family, spelled_out
 from pg_epsilon.release.shown import table
 
 
@@ -48,7 +49,10 @@ class ReleaseTask(Task[Family]):
         return {"release": shown["release"]["stored"]}
 
     def again(self, stored: Mapping[str, Any], raws: Raws) -> Mapping[str, Any]:
-        """The weighted table."""
+        """The weighted table. DP005 of a release without one."""
+        if stored["release"].get("mechanism") == COMPOSITION:
+            hint = "SELECT name, query FROM dp.families; and ask one of its queries, which is free."
+            raise DPError(OUT_OF_RANGE, "a release by composition has no weighted table", hint)
         return {"release": table(stored["release"], raws[0])}
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
