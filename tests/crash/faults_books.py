@@ -159,13 +159,17 @@ def _free(books: Books, by_id: Mapping[str, Entry], by_number: Mapping[int, list
 
 def _double(books: Books, by_number: Mapping[int, list[Entry]]) -> Iterable[str]:
     answers = Counter(heard.number for heard in books.heard)
+    failed = Counter(each.number for each in books.failed)
     for number, entries in by_number.items():
         if len(entries) == 1:
             continue
         if not books.asked[number].fresh:
             yield f"question {number} was charged {len(entries)} times"
-        elif len(entries) > answers[number] + 1:
-            # Of each asker one draw may be owed still; a fresh question of the campaign has one asker.
+            continue
+        drawn = sum(entry.request_id in books.released for entry in entries)
+        # Of each asker one draw may be owed still; a fresh question of the campaign has one asker. What was drawn and
+        # did not reach him, because his connection died, is not repeated: fresh asks for another draw.
+        if len(entries) - drawn > 1 or drawn > answers[number] + failed[number]:
             yield f"fresh question {number} was charged {len(entries)} times for {answers[number]} answers"
 
 

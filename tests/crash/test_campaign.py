@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from faults_books import Books, Heard, judge
+from faults_books import Books, Failed, Heard, judge
 from faults_campaign import Outcome, campaign
 from faults_world import CROWD, CROWD_ANSWERS, world
 
@@ -109,11 +109,17 @@ def test_a_double_charge_is_seen(outcome: Outcome) -> None:
 
 
 def test_a_fresh_answer_that_was_paid_thrice_is_seen(outcome: Outcome) -> None:
+    """Three charges for one answer; and two draws, unless the client lost the first one, who asks for another."""
     books = outcome.books
-    heard = next(h for h in books.heard if books.asked[h.number].fresh)
+    failures = {each.number for each in books.failed}
+    heard = next(h for h in books.heard if books.asked[h.number].fresh and h.number not in failures)
     entry = books.ledger[_charge(books, heard)]
     more = [replace(entry, request_id=f"00000000-0000-0000-0000-00000000000{i}") for i in range(2)]
     assert judge(replace(books, ledger=[*books.ledger, *more])).double_charged
+    twice = replace(books, ledger=[*books.ledger, more[0]], released=books.released | {more[0].request_id})
+    assert judge(twice).double_charged
+    lost = Failed(heard.number, None, entry.at)
+    assert not judge(replace(twice, failed=[*books.failed, lost])).double_charged
 
 
 def test_an_exceeded_budget_is_seen(outcome: Outcome) -> None:
