@@ -76,7 +76,7 @@ def test_the_price_is_said_before_and_after(stack: Stack, alice: Connection) -> 
 def test_algorithm_2(stack: Stack, alice: Connection) -> None:
     """Released by the proxy's call; its grid answers plain SQL, and the cells of another family what is beside it."""
     query = "SELECT count(*) FROM people WHERE sex = $1 AND age > 30"
-    call = f"dp_release_numeric('alg2_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.5, mechanism => 'alg2')"
+    call = f"dp_release_numeric('alg2_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.25, mechanism => 'alg2')"
     with no_charge(stack.cluster):
         plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
     assert "Algorithm 2 (multiplicative weights)" in plan and "mechanism => 'alg2')" in plan
@@ -93,6 +93,23 @@ def test_algorithm_2(stack: Stack, alice: Connection) -> None:
         ).fetchall()
     assert own == (round(found[0][1]),)
     assert {key: value for key, value in grouped if key in ("f", "m")} == {row[0][0]: round(row[1]) for row in found}
+
+
+def test_composition(stack: Stack, alice: Connection) -> None:
+    """Two totals over all ages by the proxy's call, and free as plain SQL afterwards."""
+    query = "SELECT count(*) FROM people WHERE sex = $1 AND age > 31"
+    call = f"dp_release_numeric('single_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.25, mechanism => 'composition')"
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
+    assert "composition (a threshold and a sum for each query)" in plan and "mechanism => 'composition')" in plan
+    found = alice.execute(f"SELECT * FROM {call}").fetchall()
+    with stack.cluster.connect() as root:
+        true = dict(root.execute("SELECT sex, count(*) FROM people WHERE age > 31 GROUP BY sex").fetchall())
+    for parameters, answer, unbiased, low, high, below in found:
+        assert low <= true.get(parameters[0], 0) <= high and answer == unbiased and not below
+    with no_charge(stack.cluster):
+        own = alice.execute("SELECT count(*) FROM people WHERE sex = 'f' AND age > 31").fetchone()
+    assert own == (round(found[0][1]),)
 
 
 @pytest.mark.parametrize(
