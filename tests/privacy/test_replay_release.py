@@ -64,6 +64,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "DP004", asked_of("SELECT count(*) FROM audit.hit WHERE weight = $1", "{3}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku = $1", "{s1,s2,s3}", ITERATED)),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku IN ($1)", "{s1,s2}", SINGLY)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku NOT IN ($1)", "{s9}", SINGLY)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
@@ -92,7 +93,7 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "epsilon_for_each_query", "price", 17),
     ("pay", "a_row_without_its_mass", "sensitivity", 17),
     ("pay", "sums_that_are_not_cut", "sensitivity", DEAR),
-    ("trade", "one_row_a_user", "sensitivity", 5),
+    ("trade", "one_row_a_user", "sensitivity", 6),
 ]
 
 
