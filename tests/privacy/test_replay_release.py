@@ -148,7 +148,7 @@ def test_a_row_reaches_the_charge(
 ) -> None:
     """The audit has teeth: a row that comes realises all that was charged for a release that it is in."""
     shares: list[Fraction] = []
-    for neighbour in additions(conn, "pay"):
+    for neighbour in additions(conn, "pay")[::3]:
         replay = run(conn, "pay", asked["pay"], neighbour=neighbour, frozen=recorded["pay"].outputs)
         shares += tightness(recorded["pay"], replay, neighbour.accounts).values()
     assert Fraction(1, 4) < max(shares) <= 1
