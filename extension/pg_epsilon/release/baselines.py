@@ -91,10 +91,8 @@ def most_of_class(family: Family) -> list[Fraction]:
     |g| (§9).
     """
     if isinstance(family.predicates, Boxes):
-        seen = np.zeros(family.predicates.sizes, dtype=bool)
-        for query in range(family.predicates.queries):
-            seen[family.predicates.where(query).classes] = True
-        return [Fraction(bool(x)) for x in seen.ravel()]
+        none, one = Fraction(0), Fraction(1)
+        return [one if seen else none for seen in family.predicates.seen.ravel().tolist()]
     out = [Fraction(0)] * family.classes
     for row in family.predicates.rows:
         for place, f in row.items():
