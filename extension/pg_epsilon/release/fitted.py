@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -190,8 +191,9 @@ def told(how: Fitted, asked: ask.Family, raw: Sequence[int] | None) -> tuple[dic
         facts |= {"rounds": int(raw[1]), "rows": float(f"{many:.6g}")}
         words.append(f"{raw[1]} rounds over about {many:.0f} rows")
         if how.radius and steps is not None:
-            facts["bound"] = float(steps.steps[int(raw[2])])
-            words.append(f"values are cut at {facts['bound']:g}")
+            bound = steps.steps[int(raw[2])]
+            facts["bound"] = float(bound)
+            words.append(f"values are cut at {Decimal(bound.numerator) / bound.denominator:f}")
     words += ["no error bars: nothing is measured of how far an answer is off"]
     return facts, "; ".join([*words, "rows of no declared class are in none"])
 
