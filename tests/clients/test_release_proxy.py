@@ -112,6 +112,21 @@ def test_composition(stack: Stack, alice: Connection) -> None:
     assert own == (round(found[0][1]),)
 
 
+@pytest.mark.parametrize(("mechanism", "words"), [("normalisation", "normalisation"), ("global", "global truncation")])
+def test_what_algorithm_2_is_compared_with(stack: Stack, alice: Connection, mechanism: str, words: str) -> None:
+    """Answers without bars by the proxy's call, and the same ones free as plain SQL, where a bar is NULL too."""
+    query = f"SELECT count(*) FROM people WHERE sex = $1 AND age > {32 + (mechanism == 'global')}"
+    call = f"dp_release_numeric('{mechanism}_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.25, mechanism => "
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}'{mechanism}')"))
+    assert f"{words} (multiplicative weights)" in plan and f"mechanism => '{mechanism}')" in plan
+    found = alice.execute(f"SELECT * FROM {call}'{mechanism}')").fetchall()
+    assert [row[2:] for row in found] == [(None, None, None, False)] * 2
+    with no_charge(stack.cluster):
+        own = query.replace("count(*)", "count(*), dp_low(count(*)), dp_high(count(*))").replace("$1", "'f'")
+        assert alice.execute(own).fetchone() == (round(found[0][1]), None, None)
+
+
 @pytest.mark.parametrize(
     ("query", "grid", "sqlstate"),
     [
