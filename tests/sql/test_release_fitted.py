@@ -104,6 +104,45 @@ def test_what_is_said_of_them(cluster: Cluster, alice: Connection) -> None:
     assert one(alice, "SELECT mechanism FROM dp.last_answer") == "global truncation (multiplicative weights)"
 
 
+def planned(cluster: Cluster, conn: Connection, query: str, grid: str, more: str) -> dict[str, Any]:
+    call = f"dp.dp_release_numeric_request('planned', $q${query}$q$, '{grid}', {more})"
+    with no_charge(cluster):
+        found = one(conn, f"SELECT dp.dp_plan({call})")
+    return dict(found)
+
+
+def test_a_plan_compares_the_mechanisms(cluster: Cluster, alice: Connection) -> None:
+    """Whichever is asked for; 21 classes of the widest query, 7 steps of loss up to 64, 2 different queries."""
+    query, grid = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2", "{{20,40},{30,31},{20,40}}"
+    plans = [planned(cluster, alice, query, grid, f"epsilon => 4{more}") for more in ("", ", mechanism => 'alg2'")]
+    found = plans[0]["mechanisms"]
+    assert plans[1]["mechanisms"] == found
+    assert set(found) == {"cells", "alg2", "composition", "normalisation", "global"}
+    squares = sum(4**step for step in range(7))
+    assert found["cells"]["rmse"] == pytest.approx((2 / 16 * 21 * squares) ** 0.5, rel=1e-3)
+    assert found["cells"]["resolution"] == pytest.approx(2 * (2 / 16 * 21 * 7) ** 0.5, rel=1e-3)
+    assert found["composition"] == {"integers": 4, "rmse": pytest.approx(64 * 2**0.5, rel=1e-3)}
+    cells = 74 * 8
+    assert found["alg2"] == {"integers": 3 + cells, "rmse": None, "rounds": 2 * 14}
+    assert found["global"] == found["normalisation"] == {"integers": 3 + cells, "rmse": None, "rounds": 2}
+    words = f"where nothing is cut: cells {found['cells']['rmse']:g}, composition 90.51"
+    assert words in plans[0]["text"] and words in plans[1]["text"]
+
+
+def test_a_plan_says_which_mechanism_is_none(cluster: Cluster, alice: Connection) -> None:
+    plan = planned(cluster, alice, "SELECT avg(loss) FROM adult WHERE age = $1", "{20,30}", "epsilon => 4")
+    found = plan["mechanisms"]
+    assert found["cells"]["rmse"] is None and found["composition"] == {"refused": "composition has no averages"}
+    assert "where nothing is cut" not in plan["text"]
+    plan = planned(cluster, alice, "SELECT count(*) FROM visit WHERE ward = $1", "{n}", "rho => 1")
+    found = plan["mechanisms"]
+    assert found["cells"]["rmse"] > 0 and found["global"] == {"refused": "global truncation takes epsilon"}
+    plan = planned(cluster, alice, "SELECT count(*) FROM adult WHERE age < $1", "{20,30}", "epsilon => 4")
+    found = plan["mechanisms"]
+    assert found["cells"] == {"integers": 74, "rmse": pytest.approx((2 / 16 * 13) ** 0.5, rel=1e-3)}
+    assert found["composition"]["rmse"] == pytest.approx(2**0.5 / 2, rel=1e-3)
+
+
 QUERIES = {
     "a sum": ("SELECT sum(loss) FROM adult WHERE stage = $1", "{red,green}"),
     "both signs": ("SELECT sum(price) FROM adult WHERE edu = $1", "{hs,ba}"),

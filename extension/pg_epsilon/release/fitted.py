@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -114,7 +114,8 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
     """
     _ = sets_of(asked, values)
     plain, places = iterated.universe(asked, values, rows)
-    family = baselines.normalised(plain).family
+    # weights of classes are 0 or 1, so that normalising divides values alone
+    family = replace(plain, only=baselines.whole(plain))
     most = iterated.checked(asked, family)
     cuts = asked.mechanism == ask.GLOBAL and values is not None and steps_of(values).length > 1
     part = baselines.SHARE_RADIUS if cuts else Fraction(0)
