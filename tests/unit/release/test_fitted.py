@@ -166,7 +166,7 @@ def test_counts_of_the_bound_are_those_of_the_rows() -> None:
     assert above(many, how) == [ROWS] * 5
 
 
-def test_classes_of_some_box_are_seen() -> None:
+def test_which_classes_some_box_holds() -> None:
     rng = np.random.default_rng(3)
     for sizes in ((7,), (4, 5), (3, 2, 4)):
         for many in (0, 1, 3):
