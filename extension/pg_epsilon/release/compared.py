@@ -1,7 +1,7 @@
-"""What each mechanism that could release a family is off by, before it is paid (dp_plan; numeric-release.md §0.0).
+"""What each mechanism that could release a family is off by (dp_plan; numeric-release.md §0.0).
 
-Public facts alone: the declared values and bounds, the grid, and the budget. Of mechanisms whose error depends on the
-data nothing is said but how many rounds they may take.
+Public facts alone: the declared values and bounds, the grid, and the budget. Of mechanisms whose
+error depends on the data nothing is said but how many rounds they may take.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST = 2_000_000  # queries times classes: beyond them a plan would wait for wha
 def compared(request: Request, family: Family) -> dict[str, dict[str, Any]]:
     """Mechanism → what is known of it; nothing of a family larger than MOST.
 
-    rmse: of the widest query, as it is drawn: of cells that of `unbiased`, of composition where nothing is cut; None:
-    it depends on the data. resolution: rows of that query, so many of which may be noise alone. rounds: at most.
-    integers: how many are released. refused: why it is none.
+    rmse: of the widest query, as it is drawn: of cells that of `unbiased`, of composition where
+    nothing is cut; None: it depends on the data. resolution: rows of that query, so many of which
+    may be noise alone. rounds: at most. integers: how many are released. refused: why it is none.
     """
     if len(family.grid) * family.classes > MOST:
         return {}
