@@ -23,7 +23,10 @@ from pg_epsilon.release.template import Condition, Template, read
 
 ALG2 = "alg2"
 COMPOSITION = "composition"
-MECHANISMS = ("auto", "cells", ALG2, COMPOSITION)
+NORMALISATION = "normalisation"
+GLOBAL = "global"
+MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL)
+_HAVE = {ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
@@ -31,7 +34,10 @@ MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of 
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
-OPTIONS = "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}'; other mechanisms have none."
+OPTIONS = (
+    "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}';"
+    " normalisation and global have rounds; other mechanisms have none."
+)
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
 
@@ -67,7 +73,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Options:
-    """Of Algorithm 2. rounds: None: chosen. share: of alpha~, a number of rows is few if it is at most that
+    """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
     (numeric-release.md §0.0)."""
 
     rounds: int | None = None
@@ -80,8 +86,8 @@ class Family:
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once. mechanism: cells, alg2 or composition. average: averages are
-    asked for, and the aggregate is their sum: what is released is the same.
+    simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, auto as cells. average: averages
+    are asked for, and the aggregate is their sum: what is released is the same.
     published: whether as a table of schema dp_release.
     """
 
@@ -110,7 +116,7 @@ class Family:
         classes = [axis.key.canonical() for axis in self.axes]
         if self.mechanism == "cells":
             return {"classes": classes, "mechanism": "cells"}
-        rounds = {"rounds": self.options.rounds} if self.mechanism == ALG2 else {}
+        rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
         return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds}
 
 
@@ -174,7 +180,7 @@ def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None
 def _options(given: Any, mechanism: str) -> Options:
     """The member "options". DP005 for what the mechanism has not."""
     found = members.mapping(given or {}, "options")
-    if set(found) - ({"rounds", "threshold_share"} if mechanism == ALG2 else set()):
+    if set(found) - _HAVE.get(mechanism, set()):
         raise DPError(OUT_OF_RANGE, "unknown options of the mechanism", OPTIONS)
     rounds, share = found.get("rounds"), found.get("threshold_share", 1)
     if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):
