@@ -54,18 +54,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dp._elsewhere(uuid) IS 'What differs, old and now, between the place where a dataset''s ledger was confirmed and where it is; NULL where nothing does. Read anew at every call (composition.md 12).';
 REVOKE ALL ON FUNCTION dp._elsewhere(uuid) FROM PUBLIC;
-
-CREATE FUNCTION dp._is_here(of_dataset text) RETURNS boolean
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN EXISTS (
-    SELECT FROM dp.dataset d JOIN dp.incarnation i ON i.id = d.incarnation, pg_control_system() s, dp._disk() k
-    WHERE d.name = of_dataset AND i.system_identifier = s.system_identifier
-      AND i.database_oid = (SELECT b.oid FROM pg_database b WHERE b.datname = current_database())
-      AND i.timeline = CASE WHEN NOT pg_is_in_recovery() THEN ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END
-      AND i.inode IS NOT DISTINCT FROM k.inode AND i.ctime IS NOT DISTINCT FROM k.ctime);
-EXCEPTION WHEN external_routine_exception THEN
-  RETURN false;
-END $$;
-COMMENT ON FUNCTION dp._is_here(text) IS 'Whether a dataset''s ledger is where it was confirmed, in one statement: true only where dp._elsewhere finds nothing, which looks for what differs otherwise.';
-REVOKE ALL ON FUNCTION dp._is_here(text) FROM PUBLIC;

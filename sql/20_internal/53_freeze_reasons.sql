@@ -2,12 +2,9 @@ CREATE FUNCTION dp._freeze_reasons(of_dataset text) RETURNS TABLE (reason text, 
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-  elsewhere text;
+  elsewhere text := (SELECT dp._elsewhere(d.incarnation) FROM dp.dataset d WHERE d.name = of_dataset);
 BEGIN
-  -- every charge asks, twice, and every draw; PL/pgSQL keeps its plans
-  IF NOT dp._is_here(of_dataset) THEN
-    elsewhere := (SELECT dp._elsewhere(d.incarnation) FROM dp.dataset d WHERE d.name = of_dataset);
-  END IF;
+  -- PL/pgSQL keeps its plans: every charge asks
   IF elsewhere IS NOT NULL THEN
     RETURN QUERY SELECT 'incarnation', NULL::timestamptz, jsonb_build_object('elsewhere', elsewhere);
   END IF;

@@ -89,12 +89,14 @@ class Payments:
         told: the price in words, for DP001, which is raised if a cap would be passed.
         """
         shared, own = caps
+        updates = {}
         for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
             decision = decide(cap, trees[role], scope, charges)
             if not decision.allowed:
                 left = remaining(cap, trees[role], scope)
                 raise exhausted(policy.dataset.name, role, told, left, self.renews(policy.dataset.name, role))
-            accounts.store(role, decision.updates)
+            updates[role] = decision.updates
+        accounts.store(updates)
         return shared.amount(charges)
 
     def take_back(
@@ -108,9 +110,11 @@ class Payments:
     ) -> None:
         """Lower both trees, which are locked, by exactly what these charges put on them. The ledger row comes first."""
         shared, own = caps
+        updates = {}
         for cap, role in ((own, who), (shared, "")):
             amount = -cap.amount(charges)
-            accounts.store(role, {node: trees[role].spent(node) + amount for node in nodes(scope)})
+            updates[role] = {node: trees[role].spent(node) + amount for node in nodes(scope)}
+        accounts.store(updates)
 
     def enter(
         self,
