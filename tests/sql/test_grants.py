@@ -100,8 +100,12 @@ def test_every_function_has_a_fixed_search_path(cluster: Cluster) -> None:
     sql = f"SELECT proname FROM {ROUTINES} AND NOT COALESCE('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
     assert column(cluster, sql) == ["_charge_and_answer"], "which cannot: it ends a transaction"
     with cluster.connect() as root:
-        mapped = root.execute("SELECT array_to_string(srvoptions, ' ') FROM pg_foreign_server WHERE srvname = 'dp_ledger'")
-        assert "-c search_path=pg_catalog " in mapped.fetchone()[0], "the only session that calls it has none of its own"
+        mapped = root.execute(
+            "SELECT array_to_string(srvoptions, ' ') FROM pg_foreign_server WHERE srvname = 'dp_ledger'"
+        )
+        assert "-c search_path=pg_catalog " in mapped.fetchone()[0], (
+            "the only session that calls it has none of its own"
+        )
 
 
 def test_no_function_is_executable_by_public(cluster: Cluster) -> None:
