@@ -105,10 +105,10 @@ class Function:
         parameters = ", ".join(one.text for one in self.parameters)
         call = f"dp.dp_query(dp.{self.name}_request({', '.join(one.name for one in self.parameters)}))"
         floats = any(one.type.removesuffix("[]") in _FLOATS for one in self.parameters)
-        request = _function(
+        request = _planned_once(
             f"{self.name}_request({parameters}) RETURNS jsonb",
             f"STABLE {_SETTINGS}{' SET extra_float_digits = 1' if floats else ''}",
-            f"SELECT jsonb_build_object('version', 1, 'call', '{self.name}', {self.request}, "
+            f"jsonb_build_object('version', 1, 'call', '{self.name}', {self.request}, "
             "'settings', dp.session_settings())",
         )
         shown = f"{self.name}_result({call})"
@@ -145,6 +145,11 @@ class Function:
 
 def _function(head: str, how: str, body: str) -> str:
     return f"\nCREATE FUNCTION dp.{head}\nLANGUAGE sql {how} AS $$\n  {body}\n$$;"
+
+
+def _planned_once(head: str, how: str, value: str) -> str:
+    """In PL/pgSQL, which plans an expression once a session: a function in SQL is planned at every call."""
+    return f"\nCREATE FUNCTION dp.{head}\nLANGUAGE plpgsql {how} AS $$\nBEGIN\n  RETURN {value};\nEND $$;"
 
 
 def _granted(signature: str, comment: str) -> str:

@@ -36,20 +36,24 @@ class Accounts:
 
     def lock(self, scope: Scope) -> dict[str, Tree]:
         """Lock both roots (making them if need be) and read what the scope concerns, as committed under the lock."""
-        self._execute(
-            "INSERT INTO dp.account (dataset, role, period, node) SELECT $1, r, p, 'root'"
-            " FROM (SELECT ''::name, '-infinity'::timestamptz UNION SELECT $2, $3) t(r, p) WHERE NOT EXISTS"
-            " (SELECT FROM dp.account a WHERE a.dataset = $1 AND a.role = r AND a.period = p AND a.node = 'root')"
-            " ORDER BY r ON CONFLICT DO NOTHING",
-            ["text", "name", "timestamptz"],
-            [self._dataset, self._who, self._period],
-        )
-        self._execute(
+        if len(self._locked()) < 2:
+            self._execute(
+                "INSERT INTO dp.account (dataset, role, period, node) SELECT $1, r, p, 'root'"
+                " FROM (SELECT ''::name, '-infinity'::timestamptz UNION SELECT $2, $3) t(r, p) WHERE NOT EXISTS"
+                " (SELECT FROM dp.account a WHERE a.dataset = $1 AND a.role = r AND a.period = p AND a.node = 'root')"
+                " ORDER BY r ON CONFLICT DO NOTHING",
+                ["text", "name", "timestamptz"],
+                [self._dataset, self._who, self._period],
+            )
+            self._locked()
+        return self.load(scope)
+
+    def _locked(self) -> list[dict[str, Any]]:
+        return self._execute(
             f"SELECT 1 FROM dp.account WHERE dataset = $1 AND {_TREES} AND node = 'root' ORDER BY role FOR UPDATE",
             ["text", "name", "timestamptz"],
             [self._dataset, self._who, self._period],
         )
-        return self.load(scope)
 
     def load(self, scope: Scope) -> dict[str, Tree]:
         """Read the accounts at, above and below the scope, by tree ('' is the dataset's)."""
@@ -67,28 +71,28 @@ class Accounts:
             spent[row["role"]][_node(row)] = _spent(row)
         return {role: Tree().with_updates(nodes) for role, nodes in spent.items()}
 
-    def store(self, role: str, updates: Mapping[Node, Spent]) -> None:
-        """Write the new totals of the paying accounts: one statement, since others wait for the root meanwhile."""
-        nodes, totals = list(updates), list(updates.values())
+    def store(self, updates: Mapping[str, Mapping[Node, Spent]]) -> None:
+        """Write the new totals of the paying accounts, by tree: one statement, since others wait for the roots."""
+        each = [(role, node, spent) for role, totals in updates.items() for node, spent in totals.items()]
         self._execute(
             "INSERT INTO dp.account"
             " (dataset, role, period, node, relation_key, leaf_key, spent_epsilon, spent_delta, spent_rdp)"
-            " SELECT $1, $2, $3, u.node, u.relation, u.leaf, u.epsilon, u.delta, u.rdp::numeric[]"
-            " FROM unnest($4, $5, $6, $7, $8, $9) AS u(node, relation, leaf, epsilon, delta, rdp)"
+            " SELECT $1, u.role, u.period, u.node, u.relation, u.leaf, u.epsilon, u.delta, u.rdp::numeric[]"
+            " FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) AS u(role, period, node, relation, leaf, epsilon, delta, rdp)"
             " ON CONFLICT ON CONSTRAINT account_pkey DO UPDATE SET"
             " spent_epsilon = EXCLUDED.spent_epsilon, spent_delta = EXCLUDED.spent_delta,"
             " spent_rdp = EXCLUDED.spent_rdp",
-            ["text", "name", "timestamptz", "text[]", "text[]", "text[]", "numeric[]", "numeric[]", "text[]"],
+            ["text", "name[]", "timestamptz[]", "text[]", "text[]", "text[]", "numeric[]", "numeric[]", "text[]"],
             [
                 self._dataset,
-                role,
-                self._period if role else LIFE,
-                [("root", "relation", "leaf")[len(node)] for node in nodes],
-                [node[0] if node else "" for node in nodes],
-                [node[1] if len(node) == 2 else "" for node in nodes],
-                [spent.epsilon for spent in totals],
-                [spent.delta for spent in totals],
-                [f"{{{','.join(str(r) for r in spent.rdp)}}}" if spent.rdp else None for spent in totals],
+                [role for role, _, _ in each],
+                [self._period if role else LIFE for role, _, _ in each],
+                [("root", "relation", "leaf")[len(node)] for _, node, _ in each],
+                [node[0] if node else "" for _, node, _ in each],
+                [node[1] if len(node) == 2 else "" for _, node, _ in each],
+                [spent.epsilon for _, _, spent in each],
+                [spent.delta for _, _, spent in each],
+                [f"{{{','.join(str(r) for r in spent.rdp)}}}" if spent.rdp else None for _, _, spent in each],
             ],
         )
 

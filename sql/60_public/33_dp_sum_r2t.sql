@@ -13,12 +13,13 @@ CREATE FUNCTION dp.dp_sum_r2t_request(
   fresh            boolean DEFAULT false,
   joins            regclass[] DEFAULT NULL,
   aliases          name[] DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_sum_r2t', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_sum_r2t', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'sum', 'argument', argument, 'name', 'sum_r2t',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text, 'max_contribution', max_contribution::text, 'base', base::text, 'truncation', truncation::text, 'beta', beta::text)))),
-    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'r2t', 'fresh', fresh, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'r2t', 'fresh', fresh, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_sum_r2t call.';
 REVOKE ALL ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_sum_r2t_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -12,12 +12,13 @@ CREATE FUNCTION dp.dp_stddev_request(
   fresh            boolean DEFAULT false,
   joins            regclass[] DEFAULT NULL,
   aliases          name[] DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_stddev', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_stddev', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', CASE WHEN sample THEN 'stddev_samp' ELSE 'stddev_pop' END, 'argument', argument, 'name', 'stddev',
       'parameters', jsonb_strip_nulls(jsonb_build_object('lower', lower::text, 'upper', upper::text, 'resolution', resolution::text)))),
-    'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_stddev_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) IS 'The request of a dp_stddev call.';
 REVOKE ALL ON FUNCTION dp.dp_stddev_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_stddev_request(regclass, text, text, double precision, double precision, double precision, double precision, double precision, boolean, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

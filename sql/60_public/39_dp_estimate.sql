@@ -10,11 +10,12 @@ CREATE FUNCTION dp.dp_estimate_request(
   fresh            boolean DEFAULT false,
   joins            regclass[] DEFAULT NULL,
   aliases          name[] DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_estimate', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_estimate', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(aggregate),
-    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'bars', true, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'bars', true, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_estimate_request(regclass, text, text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_estimate call.';
 REVOKE ALL ON FUNCTION dp.dp_estimate_request(regclass, text, text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_estimate_request(regclass, text, text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -11,10 +11,11 @@ CREATE FUNCTION dp.dp_group_by_request(
   fresh      boolean DEFAULT false,
   joins      regclass[] DEFAULT NULL,
   aliases    name[] DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_group_by', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', to_jsonb(COALESCE(keys, '{}')),
-    'aggregates', to_jsonb(COALESCE(aggregates, '{}')), 'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings())
-$$;
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_group_by', 'from', dp.relation_ref(relation, aliases[1]), 'joins', dp.joins_ref(joins, aliases), 'where', predicate, 'keys', to_jsonb(COALESCE(keys, '{}')),
+    'aggregates', to_jsonb(COALESCE(aggregates, '{}')), 'budget', dp.budget_ref(epsilon, rho, alpha, beta), 'mechanism', mechanism, 'fresh', fresh, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) IS 'The request of a dp_group_by call.';
 REVOKE ALL ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_group_by_request(regclass, text[], text[], text, double precision, double precision, double precision, double precision, text, boolean, regclass[], name[]) TO dp_analyst, dp_gateway;

@@ -13,13 +13,14 @@ CREATE FUNCTION dp.dp_decide_request(
   largest     numeric DEFAULT NULL,
   fresh       boolean DEFAULT false,
   path        name[] DEFAULT current_schemas(false)) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_decide', 'query', COALESCE(query, ''), 'path', to_jsonb(COALESCE(path, '{}')),
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_decide', 'query', COALESCE(query, ''), 'path', to_jsonb(COALESCE(path, '{}')),
     'decide', jsonb_strip_nulls(jsonb_build_object('synthetic', dp.relation_ref(synthetic) - 'alias', 'tau', tau::text, 'tau_percent', tau_percent::text,
       'policy', 'report',
       'parameters', jsonb_build_object('theta', theta::text, 'beta', beta::text, 'delta', delta::text, 'score', score, 'largest', largest::text))),
-    'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, rho, NULL, NULL), 'mechanism', COALESCE(mechanism, 'auto'), 'fresh', fresh, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_decide_request(text, regclass, numeric, numeric, double precision, double precision, text, numeric, numeric, numeric, text, numeric, boolean, name[]) IS 'The request of a dp_decide call.';
 REVOKE ALL ON FUNCTION dp.dp_decide_request(text, regclass, numeric, numeric, double precision, double precision, text, numeric, numeric, numeric, text, numeric, boolean, name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_decide_request(text, regclass, numeric, numeric, double precision, double precision, text, numeric, numeric, numeric, text, numeric, boolean, name[]) TO dp_analyst, dp_gateway;

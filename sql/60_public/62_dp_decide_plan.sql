@@ -9,13 +9,14 @@ CREATE FUNCTION dp.dp_decide_plan_request(
   theta       numeric DEFAULT NULL,
   largest     numeric DEFAULT NULL,
   path        name[] DEFAULT current_schemas(false)) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_decide_plan', 'query', COALESCE(query, ''), 'path', to_jsonb(COALESCE(path, '{}')),
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_decide_plan', 'query', COALESCE(query, ''), 'path', to_jsonb(COALESCE(path, '{}')),
     'decide', jsonb_strip_nulls(jsonb_build_object('synthetic', dp.relation_ref(synthetic) - 'alias', 'tau', tau::text, 'tau_percent', COALESCE(tau_percent::text, CASE WHEN tau IS NULL THEN '5' END),
       'policy', 'report',
       'parameters', jsonb_build_object('theta', theta::text, 'beta', beta::text, 'delta', delta::text, 'largest', largest::text))),
-    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'auto', 'fresh', false, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'auto', 'fresh', false, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_decide_plan_request(text, regclass, numeric, numeric, double precision, numeric, numeric, numeric, numeric, name[]) IS 'The request of a dp_decide_plan call.';
 REVOKE ALL ON FUNCTION dp.dp_decide_plan_request(text, regclass, numeric, numeric, double precision, numeric, numeric, numeric, numeric, name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_decide_plan_request(text, regclass, numeric, numeric, double precision, numeric, numeric, numeric, numeric, name[]) TO dp_analyst, dp_gateway;

@@ -8,12 +8,13 @@ CREATE FUNCTION dp.dp_bound_request(
   resolution double precision DEFAULT NULL,
   fresh      boolean DEFAULT false,
   aliases    name[] DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_bound', 'from', dp.relation_ref(relation, aliases[1]), 'joins', '[]'::jsonb, 'where', predicate, 'keys', '[]'::jsonb,
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_bound', 'from', dp.relation_ref(relation, aliases[1]), 'joins', '[]'::jsonb, 'where', predicate, 'keys', '[]'::jsonb,
     'aggregates', jsonb_build_array(jsonb_build_object('function', 'bound', 'argument', argument, 'name', 'bound',
       'parameters', jsonb_strip_nulls(jsonb_build_object('theta', theta::text, 'upper', upper::text, 'resolution', resolution::text)))),
-    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'auto', 'fresh', fresh, 'settings', dp.session_settings())
-$$;
+    'budget', dp.budget_ref(epsilon, NULL, NULL, NULL), 'mechanism', 'auto', 'fresh', fresh, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_bound_request(regclass, text, text, double precision, numeric, double precision, double precision, boolean, name[]) IS 'The request of a dp_bound call.';
 REVOKE ALL ON FUNCTION dp.dp_bound_request(regclass, text, text, double precision, numeric, double precision, double precision, boolean, name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_bound_request(regclass, text, text, double precision, numeric, double precision, double precision, boolean, name[]) TO dp_analyst, dp_gateway;

@@ -17,7 +17,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_nothing_but_six_functions_for_the_channels_login(cluster: Cluster) -> None:
+def test_nothing_but_seven_functions_for_the_channels_login(cluster: Cluster) -> None:
     login = cluster.channel()
     with cluster.connect() as root:
         found = root.execute(
@@ -28,6 +28,7 @@ def test_nothing_but_six_functions_for_the_channels_login(cluster: Cluster) -> N
         assert [name for (name,) in found] == [
             "_answer",
             "_charge",
+            "_charge_and_answer",
             "_count_start",
             "_hello",
             "_probe",

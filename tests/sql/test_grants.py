@@ -23,6 +23,7 @@ INVOKERS = {
     "unpublish": "only the owner can REVOKE it",
     "register_synthetic": "only the owner can GRANT SELECT to dp_reader and dp_owner",
     "unregister_synthetic": "only the owner can REVOKE it",
+    "_charge_and_answer": "PostgreSQL lets no other procedure end a transaction; the channel's login alone may call it",
     "make_synthetic": "the table that it makes belongs to its caller",
     "enable_turbo": "only the owner can make the trigger on sealed partitions",
     "_partition_key_immutable": "compares two rows of a table whose types' casts are its owner's code",
@@ -97,7 +98,14 @@ def test_every_function_is_security_definer(cluster: Cluster) -> None:
 
 def test_every_function_has_a_fixed_search_path(cluster: Cluster) -> None:
     sql = f"SELECT proname FROM {ROUTINES} AND NOT COALESCE('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
-    assert column(cluster, sql) == []
+    assert column(cluster, sql) == ["_charge_and_answer"], "which cannot: it ends a transaction"
+    with cluster.connect() as root:
+        mapped = root.execute(
+            "SELECT array_to_string(srvoptions, ' ') FROM pg_foreign_server WHERE srvname = 'dp_ledger'"
+        )
+        assert "-c search_path=pg_catalog " in mapped.fetchone()[0], (
+            "the only session that calls it has none of its own"
+        )
 
 
 def test_no_function_is_executable_by_public(cluster: Cluster) -> None:

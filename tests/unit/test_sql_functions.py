@@ -40,9 +40,10 @@ REVOKE ALL ON FUNCTION dp.dp_told_result(jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_told_result(jsonb) TO dp_analyst, dp_gateway;
 
 CREATE FUNCTION dp.dp_told_request(relation regclass, by text, epsilon double precision DEFAULT NULL) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-  SELECT jsonb_build_object('version', 1, 'call', 'dp_told', 'from', dp.relation_ref(relation), 'told', by, 'settings', dp.session_settings())
-$$;
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  RETURN jsonb_build_object('version', 1, 'call', 'dp_told', 'from', dp.relation_ref(relation), 'told', by, 'settings', dp.session_settings());
+END $$;
 COMMENT ON FUNCTION dp.dp_told_request(regclass, text, double precision) IS 'The request of a dp_told call.';
 REVOKE ALL ON FUNCTION dp.dp_told_request(regclass, text, double precision) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp.dp_told_request(regclass, text, double precision) TO dp_analyst, dp_gateway;

@@ -52,18 +52,23 @@ class Payments:
 
     def accounts(self, dataset: str, who: str) -> Accounts:
         """The dataset's tree and the asker's, of the present period if it renews (composition.md §3.6)."""
-        own = self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
+        own = self._own(dataset, who)
         return Accounts(self._execute, dataset, who, own[0]["begins"] if own else LIFE)
 
     def renews(self, dataset: str, who: str) -> str | None:
         """When the next period of an allotment begins; None: it is for life."""
-        own = self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
+        own = self._own(dataset, who)
         return own[0]["ends"] if own else None
 
     def caps(self, policy: Policy, who: str) -> tuple[Cap, Cap]:
         """The dataset's cap and the asker's allotment, as filters (composition.md §3.6)."""
+        return self._caps(policy, self._own(policy.dataset.name, who)[0])
+
+    def _own(self, dataset: str, who: str) -> list[dict[str, Any]]:
+        return self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
+
+    def _caps(self, policy: Policy, own: Mapping[str, Any]) -> tuple[Cap, Cap]:
         data = policy.dataset
-        own = self._execute(_ALLOTMENT, ["name", "text"], [who, data.name])[0]
         shared = {
             "epsilon": data.epsilon,
             "delta": data.delta_add,
@@ -89,12 +94,14 @@ class Payments:
         told: the price in words, for DP001, which is raised if a cap would be passed.
         """
         shared, own = caps
+        updates = {}
         for cap, role in ((own, who), (shared, "")):  # his own limit first: it is what he can do something about
             decision = decide(cap, trees[role], scope, charges)
             if not decision.allowed:
                 left = remaining(cap, trees[role], scope)
                 raise exhausted(policy.dataset.name, role, told, left, self.renews(policy.dataset.name, role))
-            accounts.store(role, decision.updates)
+            updates[role] = decision.updates
+        accounts.store(updates)
         return shared.amount(charges)
 
     def take_back(
@@ -108,9 +115,11 @@ class Payments:
     ) -> None:
         """Lower both trees, which are locked, by exactly what these charges put on them. The ledger row comes first."""
         shared, own = caps
+        updates = {}
         for cap, role in ((own, who), (shared, "")):
             amount = -cap.amount(charges)
-            accounts.store(role, {node: trees[role].spent(node) + amount for node in nodes(scope)})
+            updates[role] = {node: trees[role].spent(node) + amount for node in nodes(scope)}
+        accounts.store(updates)
 
     def enter(
         self,
@@ -152,8 +161,9 @@ class Payments:
 
     def left(self, policy: Policy, scope: Scope, who: str) -> dict[str, str]:
         """What one further charge of this scope may cost this analyst: the smaller of his and the dataset's."""
-        trees = self.accounts(policy.dataset.name, who).load(scope)
-        pairs = zip(self.caps(policy, who), ("", who), strict=True)
+        own = self._own(policy.dataset.name, who)[0]
+        trees = Accounts(self._execute, policy.dataset.name, who, own["begins"]).load(scope)
+        pairs = zip(self._caps(policy, own), ("", who), strict=True)
         return {"epsilon": plain(min(remaining(cap, trees[role], scope).epsilon for cap, role in pairs))}
 
     def import_price(self, policy: Policy, epsilon: Decimal, delta: Decimal) -> dict[str, Any]:
@@ -191,7 +201,7 @@ class Payments:
             ["text"],
             [dataset],
         )
-        own = found if who is None else self._execute(_ALLOTMENT, ["name", "text"], [who, dataset])
+        own = found if who is None else self._own(dataset, who)
         if not found or not own:
             raise no_allotment(dataset)
         orders = tuple(Decimal(o) for o in found[0]["orders"] or ())
