@@ -70,7 +70,7 @@ class Workload:
     cuts[j + 1]; ascending, the first is below every value. Above the lattice's upper bound they are of values before
     they are clamped: queries see those (§0), sums do not. rows: per query its weight of each block. edges: per query
     the ends to show, in the value's unit, None where the query has none. prefixes: whether every query starts at the
-    lowest value with weight 1, in ascending order, so that true answers do not decrease.
+    lowest value with weight 1, so that true answers do not decrease with their thresholds, whose order may be any.
     """
 
     lattice: Lattice

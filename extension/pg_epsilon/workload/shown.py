@@ -112,8 +112,7 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
-    shown = _smoothed(found, how)
-    ends = in_order(found, shown) if smooths(how) else (shown - found.margins, shown + found.margins)
+    shown, *ends = _shown(found, how)
     least, most = max(workload.lattice.low, -drawn.theta), min(workload.lattice.high, drawn.theta)
     knows_low, knows_high = _uncut(drawn, workload)
     asked = workload.options.aggregates
@@ -161,10 +160,20 @@ def smooths(how: Batch) -> bool:
     return allowed and how.workload.prefixes and len(how.workload.distinct.rows) > 1
 
 
-def _smoothed(found: Answers, how: Batch) -> Array:
-    """Isotonic regression, where answers are put in order."""
+def _shown(found: Answers, how: Batch) -> tuple[Array, Array, Array]:
+    """(Answers, lows, highs) of the queries as they were asked; put in order by their thresholds where `smooths`."""
     if not smooths(how):
-        return found.totals
+        return found.totals, found.totals - found.margins, found.totals + found.margins
+    order = np.argsort([float(high or 0) for _, high in how.workload.edges], kind="stable")
+    ascending = Answers(found.totals[order], found.deviations[order], found.margins[order], None)
+    answers = _smoothed(ascending)
+    lows, highs = in_order(ascending, answers)
+    back = np.argsort(order)
+    return answers[back], lows[back], highs[back]
+
+
+def _smoothed(found: Answers) -> Array:
+    """Isotonic regression, of queries by ascending thresholds."""
     return smoothed(found.totals, 1 / np.square(np.maximum(found.deviations, FLOOR * found.deviations.max() or 1)))
 
 
