@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.queries import Array
 from pg_epsilon.workload.ask import Workload
@@ -240,8 +242,11 @@ def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
     name = chosen or best.name
     means = {**found.variances, ALONE: alone}
-    if name not in means:  # identity, in the place of a method that did not survive the lattice
-        means[name] = mean_variance(how.workload, how.identity(theta).factors)
+    drawn = best if name == best.name else how.identity(theta)  # in the place of what did not survive the lattice
+    means.setdefault(name, mean_variance(how.workload, drawn.factors))
+    if name == drawn.name:
+        with suppress(DPError):  # a method named by hand that does not survive: told as it is predicted
+            means[name] = mean_variance(how.workload, how.drawn_factors(drawn))
     errors = {name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in means.items()}
     return {
         "theta": float(theta * step),
