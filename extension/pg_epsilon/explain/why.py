@@ -42,6 +42,7 @@ MEMBERS = COMPARED | {
 OPTIONS = frozenset({"split", "lower", "joint"})
 METHODS = ("one_shot", "auto", "cells")
 MOST_PICKS = 100
+HOW = """options => '{"split": [1, 1, 2], "lower": 0.1}'"""
 EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
 
 
@@ -257,7 +258,7 @@ def _options(asked: Mapping[str, Any], *, shown: bool) -> tuple[tuple[Fraction, 
 
     shown: whether influences are shown, and have a part of the price.
     """
-    given = {} if asked.get("options") is None else members.mapping(asked["options"], "options")
+    given = {} if asked.get("options") is None else members.mapping(asked["options"], "options", HOW)
     known = OPTIONS if shown else OPTIONS - {"joint"}
     if set(given) - known:
         hint = f"Options: {', '.join(sorted(known))}."
