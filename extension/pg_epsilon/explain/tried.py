@@ -98,9 +98,13 @@ def named_columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tup
     """The columns that a member names. DP003, 42703 for what is none, DP005 for one named twice."""
     found = []
     for text in members.items(asked.get(member), member):
-        node = parse_expression(members.text(text, member) or "")
+        try:
+            node = parse_expression(members.text(text, member) or "")
+        except DPError:
+            node = None
         if not isinstance(node, ast.ColumnRef):
-            raise DPError(SHAPE, f"{member} has names of columns", f"{member} => '{{age,education}}'")
+            hint = f"""{member} => '{{age,education}}'; quoted as in SQL: {member} => ARRAY['"Marital Status"']"""
+            raise DPError(SHAPE, f"{member} has names of columns", hint)
         found.append(named(node, head.scope))
     names = [column_sql(item, column.name) for item, column in found]
     if len(set(names)) < len(names):
