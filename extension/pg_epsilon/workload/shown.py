@@ -246,7 +246,9 @@ def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     means.setdefault(name, mean_variance(how.workload, drawn.factors))
     if name == drawn.name:
         with suppress(DPError):  # a method named by hand that does not survive: told as it is predicted
-            means[name] = mean_variance(how.workload, how.drawn_factors(drawn))
+            rounded = how.drawn_factors(drawn)
+            if rounded is not drawn.factors:
+                means[name] = mean_variance(how.workload, rounded)
     errors = {name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in means.items()}
     return {
         "theta": float(theta * step),
