@@ -43,11 +43,15 @@ class Answered:
     value: str
 
     def places(self) -> tuple[list[float], str]:
-        """Where each query stands, and what that is: its upper edge, its lower one, or its number where it has none."""
+        """Where each query stands, and what that is: its upper edge, its lower one, or its number where it has none.
+
+        A query that was asked for twice stands where it stood; others do not share a place.
+        """
+        different = len({(row[1], row[2]) for row in self.rows})
         for column, words in ((2, "threshold"), (1, "lower edge")):
             if all(row[column] is not None for row in self.rows):
                 found = [float(row[column]) for row in self.rows]
-                if len(set(found)) == len(found):
+                if len(set(found)) == different:
                     return found, f"{words} of {self.value}"
         return [float(row[0]) for row in self.rows], "query"
 

@@ -13,10 +13,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                    CASE WHEN a.item -> 'distinct' = 'true' THEN 'DISTINCT ' || COALESCE(a.item ->> 'argument', 'unit') ELSE COALESCE(a.item ->> 'argument', '*') END)
                  || COALESCE(' FILTER (WHERE ' || (a.item ->> 'filter') || ')', '') END
           FROM jsonb_array_elements(NULLIF(request -> 'aggregates', 'null')) a(item)) o), '*'),
-      'FROM ' || (request #>> '{from,name}'),
-      (SELECT string_agg(format('JOIN %s', j.item ->> 'name') || COALESCE(' ON ' || (j.item ->> 'on'), ''), ' ') FROM jsonb_array_elements(NULLIF(request -> 'joins', 'null')) j(item)),
+      'FROM ' || quote_ident(request #>> '{from,name}') || COALESCE(' ' || quote_ident(NULLIF(request #>> '{from,alias}', request #>> '{from,name}')), ''),
+      (SELECT string_agg('JOIN ' || quote_ident(j.item ->> 'name') || COALESCE(' ' || quote_ident(NULLIF(j.item ->> 'alias', j.item ->> 'name')), '') || COALESCE(' ON ' || (j.item ->> 'on'), ''), ' ') FROM jsonb_array_elements(NULLIF(request -> 'joins', 'null')) j(item)),
       'WHERE ' || (request ->> 'where'),
-      'GROUP BY ' || NULLIF((SELECT string_agg(k.shown, ', ') FROM jsonb_array_elements_text(NULLIF(request -> 'keys', 'null')) k(shown)), '')) END
+      'GROUP BY ' || NULLIF((SELECT string_agg(k.shown, ', ') FROM jsonb_array_elements_text(NULLIF(request -> 'keys', 'null')) k(shown)), ''),
+      '(' || (SELECT string_agg(format('%s => %s', m.name, CASE WHEN length(m.value) > 200 THEN left(m.value, 200) || ' ...' ELSE m.value END), ', ' ORDER BY m.name)
+        FROM jsonb_each_text(CASE jsonb_typeof(request -> 'workload') WHEN 'object' THEN request -> 'workload' END) m(name, value) WHERE m.value IS NOT NULL) || ')') END
     || COALESCE(' (within ' || COALESCE(request #>> '{decide,tau}', (request #>> '{decide,tau_percent}') || '%') || ' of ' || (request #>> '{decide,synthetic,name}') || '?)',
                 CASE WHEN COALESCE(request ->> 'call', 'block') = 'block' THEN ' (within ' || (request #>> '{settings,dp.tau}') || ' of ' || (request #>> '{settings,dp.synthetic}') || '?)' END, '')
 $$;

@@ -17,6 +17,23 @@ BLOCK = ", ".join(f"sum(age) FILTER (WHERE age <= {age})" for age in (30, 40, 50
 PNG, SVG = b"\x89PNG\r\n", b"<?xml"
 
 
+@pytest.mark.parametrize(
+    ("edges", "places"),
+    [
+        ([(None, "9"), (None, "1"), (None, "9")], ([9.0, 1.0, 9.0], "threshold of pay")),
+        ([("1", "9"), ("2", "9")], ([1.0, 2.0], "lower edge of pay")),
+        ([("1", "9"), ("1", "9"), ("1", "3")], ([9.0, 9.0, 3.0], "threshold of pay")),
+        ([("1", "9"), ("2", "9"), ("1", "3")], ([1.0, 2.0, 3.0], "query")),
+        ([(None, None), (None, None)], ([1.0, 2.0], "query")),
+    ],
+    ids=str,
+)
+def test_where_queries_stand(edges: list[tuple[str | None, str | None]], places: tuple[list[float], str]) -> None:
+    """By an edge that tells different queries apart, though one is asked for twice; else by their numbers."""
+    rows = [[number + 1, *ends, "5"] for number, ends in enumerate(edges)]
+    assert plots.Answered(rows, {}, {}, "pay").places() == places
+
+
 def answered(stack: Stack, sql: str, user: str = "alice") -> str:
     """Ask, and the id of the charge."""
     with stack.connect(user) as conn:

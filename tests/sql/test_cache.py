@@ -195,6 +195,11 @@ def test_dp_plan_says_it_before(cluster: Cluster) -> None:
             ' "settings": {"dp.synthetic": "s", "dp.tau": "5"}}',
             "SELECT count(*) FROM t",
         ),
+        (
+            '{"from": {"name": "Odd Name", "alias": "o"}, "aggregates": ["sum(o.x)"], "workload": null,'
+            ' "joins": [{"name": "do", "alias": "do", "on": "true"}, {"name": "b", "alias": "B", "on": "o.x = 1"}]}',
+            'SELECT sum(o.x) FROM "Odd Name" o JOIN "do" ON true JOIN b "B" ON o.x = 1',
+        ),
         ('{"from": {"name": "t"}, "synthesize": {}}', "a synthetic copy of t"),
         (None, None),
     ],

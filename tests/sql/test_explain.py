@@ -213,6 +213,20 @@ def test_it_is_paid_once(cluster: Cluster, alice: Connection) -> None:
     balanced(cluster)
 
 
+def test_what_cannot_tell_anything_is_said(cluster: Cluster, alice: Connection) -> None:
+    """Beforehand: of the named columns those that the groups or WHERE fix, and no others."""
+    women = "predicate => 'sex = ''f'' AND age > 30', epsilon => 30"
+    alice.execute(f"SELECT * FROM dp.dp_group_by('staff', '{{occupation}}', '{{count(*)}}', {women})")
+    for named, idle in (("occupation,degree,age,sex", "occupation, sex"), ("degree,age", None)):
+        call = f"{SALES}, anyway => true, epsilon => 4, attributes => '{{{named}}}'"
+        with no_charge(cluster):
+            plan = one(alice, f"SELECT dp.dp_plan(dp.dp_explain_difference_request({call}))")
+        words = "without influence, because groups or WHERE fix their values: "
+        said = [text.removeprefix(words) for text in plan["warnings"] if text.startswith(words)]
+        assert said == ([] if idle is None else [idle])
+        assert all(words + text in plan["text"] for text in said)
+
+
 def test_what_is_said(cluster: Cluster, alice: Connection) -> None:
     """Beforehand by dp_plan, and after: what it costs, of how many predicates, how near; not causal."""
     call = f"{SALES}, aggregate => 2, k => 3, epsilon => 4, {FEW}"
@@ -264,7 +278,9 @@ REFUSED = [
     (f"{SALES}, aggregate => 2, attributes => '{{nobody}}'", "42703", "nobody"),
     (f"{SALES}, aggregate => 2, attributes => '{{age,age}}'", "DP005", "twice"),
     (f"{SALES}, aggregate => 2, attributes => '{{age + 1}}'", "DP003", "names of columns"),
-    (f"{SALES}, aggregate => 2, attributes => ARRAY['(SELECT age FROM staff)']", "DP003", "one scalar expression"),
+    (f"{SALES}, aggregate => 2, attributes => ARRAY['(SELECT age FROM staff)']", "DP003", "names of columns"),
+    (f"{SALES}, aggregate => 2, attributes => '{{Marital Status}}'", "DP003", "quoted as in SQL"),
+    (f"{SALES}, aggregate => 2, leave_out => '{{NULL}}'", "DP003", "quoted as in SQL"),
     (f"{SALES}, aggregate => 2, attributes => '{{income}}'", "DP005", "leave_out"),
     (f"{SALES}, aggregate => 2, attributes => '{{}}'", "DP005", "no column may be tested"),
     (f"{SALES}, aggregate => 2, leave_out => '{{nobody}}'", "42703", "nobody"),

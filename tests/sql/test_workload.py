@@ -411,6 +411,18 @@ def test_the_plan_lists_every_candidate(alice: psycopg.Connection[Any]) -> None:
     assert left(alice) == before
 
 
+def test_the_ledger_tells_workloads_apart(alice: psycopg.Connection[Any]) -> None:
+    """By what was asked for, of which a long one is cut: `pg-epsilon plot workload` takes an id from there."""
+    asked = ("'{7,300}', options => '{\"theta\": 900}'", "ARRAY(SELECT generate_series(1, 900)::numeric)")
+    for more in asked:
+        ask(alice, f"'wages', 'pay', {more}, epsilon => 1")
+    rows = alice.execute("SELECT question FROM dp.spending ORDER BY at DESC LIMIT 2").fetchall()
+    long, short = (str(row[0]) for row in rows)
+    assert short == 'SELECT sum(pay) FROM wages (options => {"theta": 900}, per => row, thresholds => ["7", "300"])'
+    assert long.startswith('SELECT sum(pay) FROM wages (per => row, thresholds => ["1", "2", ')
+    assert long.endswith(" ...)") and len(long) < 300
+
+
 MANY = "ARRAY(SELECT i / 10.0 FROM generate_series(1, 3000) i)"  # nine million cells
 REFUSED = [
     ("'wages', 'pay', '{300,150}', workload => '{{1,0}}', epsilon => 1", "DP005", "ascending order"),

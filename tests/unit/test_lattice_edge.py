@@ -177,3 +177,58 @@ def test_running_sums_are_drawn_for_what_survives() -> None:
             assert np.linalg.matrix_rank(rounded.matrix) == count
             assert math.log2(measure.drawn.l1) < 62
     assert 0 < together < 13
+
+
+@pytest.mark.parametrize("rho", [None, "0.5"])
+@pytest.mark.parametrize("options", ALL, ids=str)
+def test_the_expected_error_is_that_of_what_is_drawn(options: dict[str, Any], rho: str | None) -> None:
+    """At few bits as at many: the root mean square of the rows' own deviations, to four digits and a cent."""
+    for bits in (3, 5, 8, 20):
+        how = batch(5, bits, rho=rho, **options)
+        try:
+            how.best(CENTS).on_lattice(how.most_rows)
+        except DPError:
+            continue
+        raw = core(text(how, [CENTS]), how, NoNoise(), "w")  # type: ignore[arg-type]
+        found = [float(str(row[6])) for row in shown.rows(raw, how, SURE)]
+        told = shown.facts(how, CENTS, None)["expected_rmse"]
+        assert told == pytest.approx(math.sqrt(sum(one * one for one in found) / len(found)), rel=6e-4, abs=0.01)
+
+
+def private(**options: Any) -> Any:
+    """A request whose theta is drawn from a grid: cents up to a million, and rows that leave five bits."""
+    pay = column("pay", "numeric", 1700, kind="bounds", lower="0", upper="1000000", resolution="0.01")
+    given = {"thresholds": [str(10**5 * (k + 1)) for k in range(10)], "options": {"theta": "svt", **options}}
+    return planned(
+        row_policy(columns=[*document()["columns"], pay], max_rows=2**30),
+        aggregates=[{"function": "sum", "argument": "pay"}],
+        budget={"epsilon": "1"},
+        workload=given,
+    )
+
+
+def test_every_theta_is_tried_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that fits the lattice at the ends of the grid, and not between, is refused; auto has identity."""
+    tried: list[int] = []
+    between = Batch.best
+
+    def best(how: Batch, theta: int) -> Any:
+        tried.append(theta)
+        if how.threshold.grid[0] < theta < how.threshold.grid[-1] and how.workload.options.method == "tamm":
+            raise DPError("DP005", "does not survive", "hint")
+        return between(how, theta)
+
+    monkeypatch.setattr(Batch, "best", best)
+    private()
+    private(method="identity")
+    with pytest.raises(DPError) as refused:
+        private(method="tamm", strategy="wavelet")
+    assert refused.value.sqlstate == "DP005"
+    monkeypatch.undo()
+    monkeypatch.setattr(Batch, "best", lambda how, theta: tried.append(theta) or between(how, theta))
+    tried.clear()
+    private(method="tamm", strategy="wavelet")
+    assert len(set(tried)) == 17
+    private(theta="recursive")
+    with pytest.raises(DPError, match="69 values"):
+        private(theta="recursive", method="tamm", strategy="wavelet")

@@ -132,13 +132,6 @@ def test_rows_show_them(rho: str | None) -> None:
     """Where a batch is put in order its rows' ends do not decrease, and hold the answer; by itself a query has its own
     bar, whatever the option."""
     how = batch(workload([1, 2, 3, 4, 1000], aggregates=["sum"]), rho=rho)
-
-    class Falling(NoNoise):
-        def laplace(self, exact: Any, **asked: Any) -> list[int]:
-            return [value - place * (5 << 20) for place, value in enumerate(exact)]
-
-        gaussian = laplace
-
     rows = shown.rows(core(text(how, [1] * 50), how, Falling(), "w"), how, SURE)  # type: ignore[arg-type]
     lows, answers, highs = ([float(str(row[column])) for row in rows] for column in (7, 3, 8))
     assert all(one == sorted(one) for one in (lows, answers, highs))
@@ -148,6 +141,37 @@ def test_rows_show_them(rho: str | None) -> None:
         raw = core(None, alone, NoNoise(), "w")  # type: ignore[arg-type]
         one = [*shown.rows(raw, alone, SURE)[0][7:9]]
         assert one == (["-3329", "3329"] if rho is None else ["-1960", "1960"])
+
+
+class Falling(NoNoise):
+    """Noise by which answers decrease."""
+
+    def laplace(self, exact: Any, **asked: Any) -> list[int]:
+        return [value - place * (5 << 20) for place, value in enumerate(exact)]
+
+    gaussian = laplace
+
+
+@pytest.mark.parametrize("order", [[4, 3, 2, 1, 0], [2, 0, 4, 1, 3], [0, 1, 1, 4, 3, 2, 2]], ids=str)
+@pytest.mark.parametrize("rho", [None, "0.5"])
+def test_thresholds_may_come_in_any_order(order: list[int], rho: str | None) -> None:
+    """Each threshold has the row that it has among ascending ones, where it was asked for; the NOTICE says the same."""
+
+    def rows(thresholds: list[int]) -> list[list[Any]]:
+        how = batch(workload(thresholds, method="identity", aggregates=["sum"]), rho=rho)
+        facts, words = told(how, None)
+        assert facts["isotonic"]
+        assert "isotonic" in words
+        raw = core(text(how, [1, 2, 3, 4] * 9), how, Falling(), "w")  # type: ignore[arg-type]
+        return shown.rows(raw, how, SURE)
+
+    thresholds = [1, 2, 3, 4, 1000]
+    ascending = rows(sorted(thresholds[place] for place in order))
+    by_edge = {row[2]: row[1:] for row in ascending}
+    found = rows([thresholds[place] for place in order])
+    assert [row[0] for row in found] == list(range(1, len(order) + 1))
+    assert [row[2] for row in found] == [str(thresholds[place]) for place in order]
+    assert all(row[1:] == by_edge[row[2]] for row in found)
 
 
 @pytest.mark.parametrize(

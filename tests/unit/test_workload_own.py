@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_workload_core import NoNoise, batch, text, workload
+from test_workload_core import LATTICE, NoNoise, batch, text, workload
 
 from pg_epsilon.errors import DPError
 from pg_epsilon.workload import found, shown
+from pg_epsilon.workload.ask import compile_workload
 from pg_epsilon.workload.batch import core
 
 HALVES = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]  # a tree of four buckets, without what follows
@@ -113,3 +114,28 @@ def test_rows_that_do_not_tell_the_queries_are_refused(rows: list[list[float]], 
         how.best(theta).on_lattice(how.most_rows)
     assert refused.value.sqlstate == "DP005"
     assert how.sure(theta).method == "identity"
+
+
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        ({"thresholds": ["NaN"]}, "thresholds => '{"),
+        ({"thresholds": [[1, 2], [3, 4]]}, "thresholds => '{"),
+        ({"thresholds": 5}, "thresholds => '{"),
+        ({"ranges": "[1,2)"}, "ranges => '{"),
+        ({"ranges": ["[1,x)"]}, "ranges => '{"),
+        ({"thresholds": [300, 1000], "matrix": [1, 2]}, "workload => '{{"),
+        ({"thresholds": [300, 1000], "matrix": [[1, None]]}, "workload => '{{"),
+        ({"thresholds": [300], "options": [1]}, "options => '{"),
+        ({"thresholds": [300], "options": {"theta": [1]}}, '"theta": 100000'),
+        ({"thresholds": [300], "options": {"ratio": "most"}}, '"ratio": 0.1'),
+        ({"thresholds": [300], "options": {"weights": 3}}, '"weights": ['),
+        ({"thresholds": [300], "options": {"strategy": ["a"]}}, '"strategy": [['),
+    ],
+    ids=str,
+)
+def test_a_hint_says_what_to_type(given: dict[str, Any], typed: str) -> None:
+    """For the argument that is wrong, whether it is of another form or holds what is no number."""
+    with pytest.raises(DPError) as refused:
+        compile_workload({"workload": given}, LATTICE, None)
+    assert typed in str(refused.value.hint)

@@ -84,6 +84,8 @@ def warnings_of(request: Request, why: Why) -> tuple[str, ...]:
         warnings.append(
             f"not tested, because they have many values: {', '.join(why.left_out)} (attributes => names them)"
         )
+    if why.idle:
+        warnings.append(f"without influence, because groups or WHERE fix their values: {', '.join(why.idle)}")
     return tuple(warnings)
 
 

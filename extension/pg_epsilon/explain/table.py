@@ -37,5 +37,6 @@ def sorted_rows(rows: Iterable[Row], divisor: float) -> list[tuple[str, Share, i
     if not divisor > 0:
         raise ValueError("shares of nothing")
     ordered = sorted(rows, key=lambda row: (-row.high, row.rank_high, row.text.encode()))
-    shares = ((row.influence / divisor, row.low / divisor, row.high / divisor) for row in ordered)
+    # + 0.0: nothing is shown as -0
+    shares = ((row.influence / divisor + 0.0, row.low / divisor + 0.0, row.high / divisor + 0.0) for row in ordered)
     return [(row.text, share, row.rank_low, row.rank_high) for row, share in zip(ordered, shares, strict=True)]

@@ -74,13 +74,37 @@ def _attributes(head: Head, asked: Mapping[str, Any]) -> tuple[tuple[Attribute, 
     return tuple(found), tuple(out)
 
 
+def idle_columns(head: Head, asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """The named attributes that have one value in each group, by its key or by WHERE: their predicates take no row or
+    leave none, and so have no influence (dpxplain.md §6.1)."""
+    constant = {column for term in head.conjuncts for column in _fixed_by(term)} | _keys(head)
+    columns = named_columns(head, asked, "attributes")
+    return tuple(_name(head, item, column) for item, column in columns if column_sql(item, column.name) in constant)
+
+
+def _keys(head: Head) -> set[str]:
+    """The columns that are keys of the groups as they are, not in an expression."""
+    texts = members.items(head.releases.stored(release_of(head.document).request_id).asked("keys").get("keys"), "keys")
+    found: set[str] = set()
+    for text in texts:
+        node = parse_expression(members.text(text, "keys") or "")
+        if isinstance(node, ast.ColumnRef):
+            item, column = named(node, head.scope)
+            found.add(column_sql(item, column.name))
+    return found
+
+
 def named_columns(head: Head, asked: Mapping[str, Any], member: str) -> list[tuple[Item, Column]]:
     """The columns that a member names. DP003, 42703 for what is none, DP005 for one named twice."""
     found = []
     for text in members.items(asked.get(member), member):
-        node = parse_expression(members.text(text, member) or "")
+        try:
+            node = parse_expression(members.text(text, member) or "")
+        except DPError:
+            node = None
         if not isinstance(node, ast.ColumnRef):
-            raise DPError(SHAPE, f"{member} has names of columns", f"{member} => '{{age,education}}'")
+            hint = f"""{member} => '{{age,education}}'; quoted as in SQL: {member} => ARRAY['"Marital Status"']"""
+            raise DPError(SHAPE, f"{member} has names of columns", hint)
         found.append(named(node, head.scope))
     names = [column_sql(item, column.name) for item, column in found]
     if len(set(names)) < len(names):

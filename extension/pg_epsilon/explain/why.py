@@ -17,7 +17,7 @@ from pg_epsilon.explain.influence import Kind
 from pg_epsilon.explain.members import flag, whole
 from pg_epsilon.explain.space import Listed, Predicates
 from pg_epsilon.explain.statement import Read
-from pg_epsilon.explain.tried import predicates
+from pg_epsilon.explain.tried import idle_columns, predicates
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate
 from pg_epsilon.query.keys import Key, compile_key
@@ -42,6 +42,7 @@ MEMBERS = COMPARED | {
 OPTIONS = frozenset({"split", "lower", "joint"})
 METHODS = ("one_shot", "auto", "cells")
 MOST_PICKS = 100
+HOW = """options => '{"split": [1, 1, 2], "lower": 0.1}'"""
 EXAMPLE = "SELECT * FROM dp_explain_difference('Sales', 'Tech-support', k => 5)"
 
 
@@ -53,7 +54,7 @@ class Why:
     looked at unasked. split: shares of the price for predicates, influences and ranks; lower: that of ranks' lower
     bounds; joint: the influences' intervals hold together. formula: of an expression, without weights: its influences
     are not shown, and have no part of the price. method: of METHODS, as asked for; usual: without options; methods:
-    what auto compared.
+    what auto compared. idle: columns that were named and can tell nothing, because groups or WHERE fix them.
     """
 
     comparison: Comparison
@@ -73,6 +74,7 @@ class Why:
     method: str = "one_shot"
     usual: bool = True
     methods: Methods | None = None
+    idle: tuple[str, ...] = ()
 
     def canonical(self) -> dict[str, Any]:
         """What tells this question from another of its kind; the policy says what the attributes are."""
@@ -140,6 +142,7 @@ def compile_why(head: Head) -> Why:
         formula,
         method_of(asked),
         asked.get("options") is None,
+        idle=idle_columns(head, asked),
     )
 
 
@@ -257,7 +260,7 @@ def _options(asked: Mapping[str, Any], *, shown: bool) -> tuple[tuple[Fraction, 
 
     shown: whether influences are shown, and have a part of the price.
     """
-    given = {} if asked.get("options") is None else members.mapping(asked["options"], "options")
+    given = {} if asked.get("options") is None else members.mapping(asked["options"], "options", HOW)
     known = OPTIONS if shown else OPTIONS - {"joint"}
     if set(given) - known:
         hint = f"Options: {', '.join(sorted(known))}."

@@ -11,10 +11,10 @@ from pg_epsilon.query.expression import Expression, Fold, Scope, compile_predica
 _HINT = "Use dp_count, dp_group_by, or plain SQL through the proxy."
 
 
-def mapping(value: Any, member: str) -> Mapping[str, Any]:
-    """A member that is an object."""
+def mapping(value: Any, member: str, hint: str = _HINT) -> Mapping[str, Any]:
+    """A member that is an object. DP003 with the hint."""
     if not isinstance(value, dict):
-        raise DPError(SHAPE, f"request member {member} is not an object", _HINT)
+        raise DPError(SHAPE, f"request member {member} is not an object", hint)
     return value
 
 
@@ -25,10 +25,10 @@ def texts(value: Any, member: str) -> Mapping[str, Any]:
     return mapping(value, member)
 
 
-def items(value: Any, member: str) -> list[Any]:
-    """A member that is a list; none is empty."""
+def items(value: Any, member: str, hint: str = _HINT) -> list[Any]:
+    """A member that is a list; none is empty. DP003 with the hint."""
     if value is not None and not isinstance(value, list):
-        raise DPError(SHAPE, f"request member {member} is not a list", _HINT)
+        raise DPError(SHAPE, f"request member {member} is not a list", hint)
     return value or []
 
 

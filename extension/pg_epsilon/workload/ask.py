@@ -14,15 +14,14 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.query import members
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.workload.runs import Rows, Runs
-from pg_epsilon.workload.shapes import number, numbers, of_matrix, of_ranges, of_thresholds
+from pg_epsilon.workload.shapes import example, listed, number, numbers, of_matrix, of_ranges, of_thresholds
 
 MAX_CELLS = 1_000_000
 MAX_PAIR_CELLS = 62_500  # above it counts and averages are not answered beside sums: four times as many cells
 MAX_QUERIES = 4_000
 METHODS = ("auto", "sqm", "identity", "workload", "timm", "tamm")
 STRATEGIES = ("auto", "greedyh", "p-identity", "tree", "wavelet", "identity", "workload", "optimal")
-EXAMPLE_OF_OWN = "Of two buckets: options => '{\"strategy\": [[1,1],[0,1]]}'."
-EXAMPLE_OF_WEIGHTS = "Of two queries: options => '{\"weights\": [1,4]}'."
+EXAMPLE_OF_OPTIONS = 'options => \'{"theta": "svt", "method": "timm"}\''
 MOST_WEIGHT = 10**6
 THRESHOLDS = ("none", "public", "svt", "recursive", "exponential")
 AGGREGATES = ("sum", "count", "avg")
@@ -70,7 +69,7 @@ class Workload:
     cuts[j + 1]; ascending, the first is below every value. Above the lattice's upper bound they are of values before
     they are clamped: queries see those (§0), sums do not. rows: per query its weight of each block. edges: per query
     the ends to show, in the value's unit, None where the query has none. prefixes: whether every query starts at the
-    lowest value with weight 1, in ascending order, so that true answers do not decrease.
+    lowest value with weight 1, so that true answers do not decrease with their thresholds, whose order may be any.
     """
 
     lattice: Lattice
@@ -165,9 +164,9 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
     options = _options(given.get("options"))
     thresholds, ranges = numbers(given.get("thresholds"), "thresholds", signed=True), given.get("ranges")
     if given.get("matrix") is not None:
-        shape = of_matrix(members.items(given["matrix"], "workload"), thresholds, lattice, merged=not options.own)
+        shape = of_matrix(listed(given["matrix"], "workload"), thresholds, lattice, merged=not options.own)
     elif ranges is not None and not thresholds:
-        shape = of_ranges(members.items(ranges, "ranges"), lattice)
+        shape = of_ranges(listed(ranges, "ranges"), lattice)
     elif thresholds and ranges is None:
         shape = of_thresholds(thresholds, lattice)
     else:
@@ -185,7 +184,7 @@ def compile_workload(document: Mapping[str, Any], lattice: Lattice | None, kappa
         )
     _check_own(options, len(cuts) - 1)
     if options.weights and len(options.weights) != len(rows):
-        raise DPError(OUT_OF_RANGE, f"weights are one for each of the {len(rows)} queries", EXAMPLE_OF_WEIGHTS)
+        raise DPError(OUT_OF_RANGE, f"weights are one for each of the {len(rows)} queries", example("weights"))
     return Workload(lattice, cuts, rows, edges, prefixes and lattice.low >= 0, per, options)
 
 
@@ -203,7 +202,7 @@ def _of_users(lattice: Lattice, kappa: int | None) -> Lattice:
 def _options(found: Any) -> Options:
     given = {
         name: value
-        for name, value in members.mapping({} if found is None else found, "options").items()
+        for name, value in members.mapping({} if found is None else found, "options", EXAMPLE_OF_OPTIONS).items()
         if value is not None
     }
     if unknown := sorted(set(given) - _OPTIONS):
@@ -240,21 +239,21 @@ def _options(found: Any) -> Options:
 def _weights(given: Any) -> tuple[Fraction, ...]:
     found = tuple(Fraction(value) for value in numbers(given, "weights"))
     if any(not 0 < value <= MOST_WEIGHT or value < Fraction(1, MOST_WEIGHT) for value in found):
-        raise DPError(OUT_OF_RANGE, "weights are from a millionth to a million", EXAMPLE_OF_WEIGHTS)
+        raise DPError(OUT_OF_RANGE, "weights are from a millionth to a million", example("weights"))
     return found
 
 
 def _own(given: Any) -> tuple[tuple[Fraction, ...], ...]:
     """A strategy of the asker's own: rows of weights of buckets."""
     rows = tuple(
-        tuple(Fraction(number(str(value), "strategy", signed=True)) for value in members.items(row, "strategy"))
-        for row in members.items(given, "strategy")
+        tuple(Fraction(number(str(value), "strategy", signed=True)) for value in listed(row, "strategy"))
+        for row in listed(given, "strategy")
     )
     if not rows or len(rows) > MAX_QUERIES or len(rows) * max(map(len, rows)) > MAX_CELLS:
         raise DPError(
             OUT_OF_RANGE,
             f"a strategy has 1 to {MAX_QUERIES} rows, and at most {MAX_CELLS} weights",
-            EXAMPLE_OF_OWN,
+            example("strategy"),
         )
     return rows
 
@@ -267,7 +266,7 @@ def _check_own(options: Options, buckets: int) -> None:
         raise DPError(
             OUT_OF_RANGE,
             f"each row of a strategy needs a weight for each of the {buckets} buckets, not all of them 0",
-            EXAMPLE_OF_OWN,
+            example("strategy"),
         )
     if options.method not in ("auto", "timm"):
         raise DPError(

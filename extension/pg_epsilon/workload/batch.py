@@ -13,6 +13,7 @@ from typing import Any
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy
+from pg_epsilon.mechanisms.matrix.queries import Array
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.workload.ask import Workload
 from pg_epsilon.workload.columns import Columns, pairs_of, sums_of
@@ -111,6 +112,13 @@ class Batch:
             return design
         except DPError:
             return self.identity(theta)
+
+    def drawn_factors(self, design: Design) -> Array:
+        """Per query, the variance of its sum when noise has variance 1 for a sensitivity of 1, of what is drawn for.
+
+        Errors: DP005 where the design does not survive being rounded to the lattice.
+        """
+        return design.drawn_factors(self.most_rows, gaussian=self.gaussian)
 
     def identity(self, theta: int) -> Design:
         """Every bucket by itself: its rounded entries have as many bits as there are, so that it always answers."""

@@ -14,6 +14,7 @@ from pg_epsilon.choice_parts import Choice, check_bound
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar, Joint, Number
 from pg_epsilon.mechanisms.group_by import Measure
+from pg_epsilon.mechanisms.matrix.lattice import ROOM, few_bits
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.workload import shown
@@ -25,6 +26,8 @@ from pg_epsilon.workload.statement import edges_of, statement
 from pg_epsilon.workload.thresholds import threshold
 
 MOST_TOGETHER = 50_000  # sums of all groups of a block: each takes longer to show than one with noise of its own
+MOST_TRIED = 64  # thetas at which a method is tried before the charge
+SCALES = (17 << ROOM) // 16  # divided by the declared rows: above what any strategy's sensitivity is on the lattice
 UNDECLARED_ROWS = 2**30  # what the lattice has room for where max_rows is not declared
 
 
@@ -148,7 +151,8 @@ def together(request: Request, workload: Workload, separate: Sequence[Choice]) -
         return None
     design = measure.best(measure.threshold.grid[-1])
     largest = min(one.measure.deviation() for one in alone if isinstance(one, Number))
-    own = float(design.factors.max() * variance(measure.amount, gaussian=measure.gaussian)) ** 0.5 * measure.spread
+    wide = variance(measure.amount, gaussian=measure.gaussian)
+    own = float(measure.drawn_factors(design).max() * wide) ** 0.5 * measure.spread
     if own > largest:
         return None
     step = float(workload.lattice.step)
@@ -198,11 +202,14 @@ def _split(request: Request, workload: Workload) -> tuple[Decimal | None, Decima
 
 
 def _check(measure: Batch) -> None:
-    """Scales that do not exist are refused before anything is charged: at the largest theta, and at the smallest."""
-    for theta in dict.fromkeys((measure.threshold.grid[-1], measure.threshold.grid[0])):
-        drawn = measure.best(theta).on_lattice(measure.most_rows)
-        check_bound(drawn.l1 * measure.units)
+    """Before anything is charged DP005 for scales that do not exist, and for a method that does not survive being
+    rounded to the lattice, at every theta that may be drawn (sum-workloads.md §0)."""
+    grid = tuple(dict.fromkeys(measure.threshold.grid))
+    for theta in dict.fromkeys((grid[-1], grid[0])):
+        check_bound(measure.best(theta).on_lattice(measure.most_rows).l1 * measure.units)
     check_bound(measure.workload.largest * measure.units)
+    if len(grid) > 2 and few_bits(measure.best(grid[-1]).on_lattice(measure.most_rows)):
+        _check_between(measure, grid[1:-1])
     size = measure.groups * (len(measure.workload.rows) + 2 * measure.workload.blocks)
     if measure.groups > 1 and size > MAX_CELLS:
         raise DPError(
@@ -210,6 +217,22 @@ def _check(measure: Batch) -> None:
             f"more than {MAX_CELLS} cells of groups by queries and buckets",
             "Ask fewer queries at once, or group by fewer keys.",
         )
+
+
+def _check_between(measure: Batch, grid: Sequence[int]) -> None:
+    """The same between the ends, where the largest theta leaves few bits; at smaller ones entries are no smaller."""
+    check_bound(SCALES // measure.most_rows * measure.units)
+    options = measure.workload.options
+    if options.method == "identity" or (options.method == options.strategy == "auto"):
+        return  # identity survives always, and is what auto falls back on
+    if len(grid) > MOST_TRIED:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"theta may have {len(grid)} values here, at each of which the method would have to fit the lattice",
+            "Leave method and strategy to auto, choose theta by svt or exponential, or use a coarser resolution.",
+        )
+    for theta in grid:
+        measure.best(theta).on_lattice(measure.most_rows)
 
 
 def document(

@@ -19,7 +19,7 @@ import numpy as np
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.matrix import strategies
 from pg_epsilon.mechanisms.matrix.greedyh import greedyh
-from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, on_lattice, survives
+from pg_epsilon.mechanisms.matrix.lattice import LatticeStrategy, few_bits, on_lattice, survives
 from pg_epsilon.mechanisms.matrix.optimal import LARGEST, optimal
 from pg_epsilon.mechanisms.matrix.p_identity import p_identities
 from pg_epsilon.mechanisms.matrix.queries import Array, Queries, Written
@@ -51,6 +51,7 @@ class Design:
     factors: Array
     total: float
     _drawn: dict[int, LatticeStrategy | DPError] = field(default_factory=dict, compare=False, repr=False)
+    _found: dict[int, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -65,6 +66,19 @@ class Design:
         if isinstance(found, DPError):
             raise found.with_traceback(None)  # remembered: it would keep the frames of every call
         return found
+
+    def drawn_factors(self, most_rows: int, *, gaussian: bool) -> Array:
+        """`factors` of the integers that are drawn for: with few bits left, up to LOSS² times those of the strategy.
+
+        Errors: as `on_lattice`.
+        """
+        drawn = self.on_lattice(most_rows)
+        if not few_bits(drawn):
+            return self.factors
+        if most_rows not in self._found:
+            rounded = drawn.strategy(self.strategy.name)
+            self._found[most_rows] = strategies.query_errors(rounded, self.columns.totals, gaussian=gaussian)
+        return self._found[most_rows]
 
     def _rounded(self, most_rows: int) -> LatticeStrategy | DPError:
         try:

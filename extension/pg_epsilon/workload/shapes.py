@@ -14,6 +14,14 @@ from pg_epsilon.query import members
 from pg_epsilon.query.bounds import GS_MAX, Lattice
 from pg_epsilon.workload.runs import Rows, Runs
 
+EXAMPLES = {  # what to type, by the argument or option that is wrong
+    "thresholds": "thresholds => '{30000,40000,50000}'",
+    "ranges": 'ranges => \'{"[0,30000)","[30000,60000)"}\'',
+    "workload": "workload => '{{1,0},{-1,1}}' with thresholds => '{30000,40000}'",
+    "theta": "options => '{\"theta\": 100000}', or one of none, svt, exponential and recursive.",
+    "strategy": "Of two buckets: options => '{\"strategy\": [[1,1],[0,1]]}'.",
+    "weights": "Of two queries: options => '{\"weights\": [1,4]}'.",
+}
 Shape = tuple[tuple[int, ...], Rows, tuple[tuple[Decimal | None, Decimal | None], ...], bool]
 
 
@@ -25,7 +33,7 @@ def of_thresholds(values: Sequence[Decimal], lattice: Lattice) -> Shape:
     cuts = (lattice.low - 1, *sorted(set(ends)))
     places = {cut: place for place, cut in enumerate(cuts)}
     rows = Runs((0,) * len(ends), tuple(places[end] for end in ends), len(cuts) - 1)
-    return cuts, rows, tuple((None, value) for value in values), list(values) == sorted(values)
+    return cuts, rows, tuple((None, value) for value in values), True
 
 
 def of_ranges(texts: Sequence[Any], lattice: Lattice) -> Shape:
@@ -99,7 +107,7 @@ def of_matrix(lines: Sequence[Any], thresholds: Sequence[Decimal], lattice: Latt
     cuts, _, _, _ = of_thresholds(thresholds, lattice) if thresholds else ((), (), (), False)
     rows = []
     for line in lines:
-        weights = [Fraction(number(str(value), "workload", signed=True)) for value in members.items(line, "workload")]
+        weights = [Fraction(number(str(value), "workload", signed=True)) for value in listed(line, "workload")]
         if len(weights) != len(cuts) - 1 or not any(weights):
             raise DPError(
                 OUT_OF_RANGE,
@@ -144,9 +152,17 @@ def _shown(end: int, lattice: Lattice) -> str:
 
 
 def numbers(found: Any, name: str, *, signed: bool = False) -> list[Decimal]:
-    return (
-        [number(str(value), name, signed=signed) for value in members.items(found, name)] if found is not None else []
-    )
+    return [number(str(value), name, signed=signed) for value in listed(found, name)] if found is not None else []
+
+
+def example(name: str) -> str:
+    """What to type for an argument or an option that is a number, or a list of them."""
+    return EXAMPLES.get(name, f"options => '{{\"{name}\": 0.1}}'")
+
+
+def listed(found: Any, name: str) -> list[Any]:
+    """An argument or an option that is a list; DP003 with what to type."""
+    return members.items(found, name, example(name))
 
 
 def number(text: str, name: str, *, signed: bool = False) -> Decimal:
@@ -155,5 +171,5 @@ def number(text: str, name: str, *, signed: bool = False) -> Decimal:
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite() or abs(number) > 10**18 or (number < 0 and not signed):
-        raise DPError(OUT_OF_RANGE, f"{name} must be numbers, not NULL", "Finite ones, of at least 0.")
+        raise DPError(OUT_OF_RANGE, f"{name} must be numbers, not NULL", example(name))
     return number

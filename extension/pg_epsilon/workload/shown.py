@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.matrix import bars, strategies
 from pg_epsilon.mechanisms.matrix.queries import Array
 from pg_epsilon.workload.ask import Workload
@@ -112,8 +114,7 @@ def rows_of(groups: Sequence[Drawn], how: Batch, confidence: Decimal) -> list[li
 
 def _rows(drawn: Drawn, found: Answers, how: Batch) -> list[list[str | int | None]]:
     workload, step = how.workload, how.workload.lattice.step
-    shown = _smoothed(found, how)
-    ends = in_order(found, shown) if smooths(how) else (shown - found.margins, shown + found.margins)
+    shown, *ends = _shown(found, how)
     least, most = max(workload.lattice.low, -drawn.theta), min(workload.lattice.high, drawn.theta)
     knows_low, knows_high = _uncut(drawn, workload)
     asked = workload.options.aggregates
@@ -161,10 +162,20 @@ def smooths(how: Batch) -> bool:
     return allowed and how.workload.prefixes and len(how.workload.distinct.rows) > 1
 
 
-def _smoothed(found: Answers, how: Batch) -> Array:
-    """Isotonic regression, where answers are put in order."""
+def _shown(found: Answers, how: Batch) -> tuple[Array, Array, Array]:
+    """(Answers, lows, highs) of the queries as they were asked; put in order by their thresholds where `smooths`."""
     if not smooths(how):
-        return found.totals
+        return found.totals, found.totals - found.margins, found.totals + found.margins
+    order = np.argsort([float(high or 0) for _, high in how.workload.edges], kind="stable")
+    ascending = Answers(found.totals[order], found.deviations[order], found.margins[order], None)
+    answers = _smoothed(ascending)
+    lows, highs = in_order(ascending, answers)
+    back = np.argsort(order)
+    return answers[back], lows[back], highs[back]
+
+
+def _smoothed(found: Answers) -> Array:
+    """Isotonic regression, of queries by ascending thresholds."""
     return smoothed(found.totals, 1 / np.square(np.maximum(found.deviations, FLOOR * found.deviations.max() or 1)))
 
 
@@ -231,8 +242,13 @@ def facts(how: Batch, theta: int, chosen: str | None) -> dict[str, Any]:
     alone = mean_variance(how.workload, separate(how.workload, theta, gaussian=how.gaussian))
     name = chosen or best.name
     means = {**found.variances, ALONE: alone}
-    if name not in means:  # identity, in the place of a method that did not survive the lattice
-        means[name] = mean_variance(how.workload, how.identity(theta).factors)
+    drawn = best if name == best.name else how.identity(theta)  # in the place of what did not survive the lattice
+    means.setdefault(name, mean_variance(how.workload, drawn.factors))
+    if name == drawn.name:
+        with suppress(DPError):  # a method named by hand that does not survive: told as it is predicted
+            rounded = how.drawn_factors(drawn)
+            if rounded is not drawn.factors:
+                means[name] = mean_variance(how.workload, rounded)
     errors = {name: float(f"{math.sqrt(mean * wide) * how.spread * step:.4g}") for name, mean in means.items()}
     return {
         "theta": float(theta * step),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pg_epsilon.query.parse import ast
+from pg_epsilon.query.parse import ast, written
 
 from . import refusals
 from .notices import amount_text, margin_text
@@ -104,7 +104,7 @@ def call_text(request: Mapping[str, Any]) -> str:
     keys = request.get("keys") or []
     aggregates = [_aggregate(item) for item in request.get("aggregates") or []]
     grouped = bool(keys) or aggregates != ["count(*)"]
-    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}")]
+    parts = [_quoted(_named(source))]
     if grouped:
         parts.append(f"keys => {keys}")
     if aggregates != ["count(*)"]:
@@ -117,7 +117,7 @@ def call_text(request: Mapping[str, Any]) -> str:
 def _own_call(request: Mapping[str, Any]) -> str:
     """The call of a kind of question that asks for no aggregates: its members as they travel."""
     source, of = request.get("from"), request.get("of")
-    parts = [] if source is None else [_quoted(f"{source.get('schema')}.{source.get('name')}")]
+    parts = [] if source is None else [_quoted(_named(source))]
     parts += [f"{name} => {json.dumps(value)}" for name, value in request.items() if name not in _SHARED]
     if of is not None:  # behind the id stands the order of the session's own question
         parts.append(f"release => {_quoted(str(of).split(' ')[0])}")
@@ -130,8 +130,11 @@ def _workload_call(request: Mapping[str, Any]) -> str:
     """dp_sum_workload, with its queries as they were asked."""
     source, asked = request.get("from") or {}, request["workload"]
     value = (request.get("aggregates") or [{}])[0].get("argument")
-    parts = [_quoted(f"{source.get('schema')}.{source.get('name')}"), _quoted(str(value))]
-    parts += [f"{name} => {asked[name]}" for name in ("thresholds", "ranges", "matrix", "options") if asked.get(name)]
+    parts = [_quoted(_named(source)), _quoted(str(value))]
+    lists = (("thresholds", "thresholds"), ("ranges", "ranges"), ("workload", "matrix"), ("options", "options"))
+    parts += [f"{name} => {asked[member]}" for name, member in lists if asked.get(member)]
+    parts += [f"by => {_quoted(str(key))}" for key in request.get("keys") or ()]
+    parts += ["per => 'user'"] if asked.get("per") == "user" else []
     if request.get("where") is not None:
         parts.append(f"predicate => {_quoted(str(request['where']))}")
     return f"dp_sum_workload({', '.join(parts)})"
@@ -278,7 +281,12 @@ def _sql(request: Mapping[str, Any]) -> str:
 
 
 def _relation(source: Mapping[str, Any]) -> str:
-    return f"{source.get('schema')}.{source.get('name')}" + (f" {source['alias']}" if source.get("alias") else "")
+    return _named(source) + (f" {written(str(source['alias']))}" if source.get("alias") else "")
+
+
+def _named(source: Mapping[str, Any]) -> str:
+    """A relation with its schema, quoted where SQL needs it."""
+    return written(str(source.get("schema")), str(source.get("name")))
 
 
 def _aggregate(item: Mapping[str, Any]) -> str:

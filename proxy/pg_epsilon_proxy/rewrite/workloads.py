@@ -22,7 +22,7 @@ from .source import conjunction, conjuncts
 from .tree import sql_text, strings, walk
 
 MOST_CELLS = 10_000  # numbers of a workload that a sub-query gives: they travel as constants
-LEAST = 3  # arms: of two sums one release is no nearer
+LEAST = 2  # arms
 _ON = frozenset({"", "on", "true", "yes", "1"})
 Asked = Mapping[str, Any]
 

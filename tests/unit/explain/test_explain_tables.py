@@ -122,6 +122,11 @@ def test_rows_are_sorted_as_the_slow_programme_does() -> None:
     _same_table(sorted_rows(given, divisor), expected["table"], 1e-12)
 
 
+def test_nothing_is_shown_as_minus_nought() -> None:
+    ((_, share, _, _),) = sorted_rows([Row("x", -0.0, -0.0, 0.0, 1, 1)], 2.0)
+    assert str(share) == "(0.0, 0.0, 0.0)"
+
+
 def test_shares_of_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="nothing"):
         sorted_rows([], denominator("count", 0, []))

@@ -227,6 +227,21 @@ def test_a_request_as_a_call() -> None:
     assert call_text(plain) == "dp_count('public.adult')"
 
 
+def test_a_call_can_be_typed_again() -> None:
+    """Names are quoted where they must be; a batch of sums has all of its arguments, by their names."""
+    odd = {"schema": "public", "name": "Odd Name"}
+    count = {"function": "count", "argument": "*"}
+    assert call_text({"from": odd, "aggregates": [count]}) == """dp_count('public."Odd Name"')"""
+    joined = {"from": {**odd, "alias": "O"}, "joins": [{**odd, "alias": "b"}], "aggregates": [count]}
+    assert call_text(joined) == 'SELECT count(*) FROM public."Odd Name" "O" JOIN public."Odd Name" b ON true'
+    batch = {"from": odd, "aggregates": [{"function": "sum", "argument": '"The Pay"'}], "keys": ["region"]}
+    asked = {"thresholds": [1, 9], "matrix": [[1, 0]], "per": "user", "options": {}}
+    assert call_text({**batch, "workload": asked}) == (
+        """dp_sum_workload('public."Odd Name"', '"The Pay"', thresholds => [1, 9], workload => [[1, 0]], """
+        "by => 'region', per => 'user')"
+    )
+
+
 def test_a_request_of_another_kind_as_its_call() -> None:
     """It asks for no aggregates, and is no dp_count: its own members, as they travel."""
     request = {

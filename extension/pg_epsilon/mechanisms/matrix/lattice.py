@@ -74,7 +74,7 @@ def on_lattice(strategy: Strategy, weights: Sequence[int], most_rows: int) -> La
     bits `survives` tells.
     """
     heaviest = max(weights)
-    bits = min(MOST_BITS, ROOM - (most_rows * heaviest).bit_length())
+    bits = bits_of(heaviest, most_rows)
     if bits < LEAST_BITS:
         raise DPError(
             OUT_OF_RANGE,
@@ -90,6 +90,16 @@ def on_lattice(strategy: Strategy, weights: Sequence[int], most_rows: int) -> La
         if row:
             rows.append(row)
     return LatticeStrategy(tuple(rows), tuple(weights), factor)
+
+
+def bits_of(heaviest: int, most_rows: int) -> int:
+    """How many bits an entry at the heaviest column has: what is left beside the sums of all declared rows."""
+    return min(MOST_BITS, ROOM - (most_rows * heaviest).bit_length())
+
+
+def few_bits(drawn: LatticeStrategy) -> bool:
+    """Whether rounding may have changed what is drawn by more than a millionth of its largest entry."""
+    return drawn.factor < max(drawn.weights) << MOST_BITS
 
 
 def survives(drawn: LatticeStrategy, strategy: Strategy, *targets: Queries) -> bool:
