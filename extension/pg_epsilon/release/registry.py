@@ -156,7 +156,8 @@ def _described(measure: Cells | Iterated | Singly, family: Family) -> dict[str, 
         return {**weights, "cells": measure.cells}
     noise = noise_of(measure)
     own = [noise.scale, noise.gaussian, noise.grain]
-    return {**description(measure, family), "cells": measure.released, "noise": own}
+    trees = {"trees": [[one.levels, one.shift] for one in measure.trees]} if measure.trees else {}
+    return {**description(measure, family), "cells": measure.released, "noise": own, **trees}
 
 
 @lru_cache(maxsize=64)
