@@ -9,7 +9,7 @@ from typing import Any
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release import algorithm2, cells, choice, iterated, masses, singly
+from pg_epsilon.release import algorithm2, cells, choice, iterated, masses, ranges, singly
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -103,6 +103,23 @@ def a_row_without_its_mass(replace: Replace) -> None:
     replace(singly.Draw, "moved", property(lambda draw: draw.kappa))
 
 
+def one_level_of_noise(replace: Replace) -> None:
+    """A row is in a node of every level, and the noise is scaled for one level (numeric-release.md §8.1)."""
+    replace(parts, "levels_of", lambda trees: 1)
+
+
+def nodes_that_overlap(replace: Replace) -> None:
+    """A row is in two nodes of each level, its own and the one before it."""
+
+    def along(table: Any, place: int, tree: Any) -> Any:
+        found = sound(table, place, tree)
+        found[:-1] += found[1:].copy()
+        return found
+
+    sound = ranges._along
+    replace(ranges, "_along", along)
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -116,5 +133,7 @@ CONTROLS = {
         epsilon_for_each_query,
         sums_that_are_not_cut,
         a_row_without_its_mass,
+        one_level_of_noise,
+        nodes_that_overlap,
     )
 }

@@ -29,6 +29,9 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
 SINGLY = "epsilon => 1, mechanism => 'composition'"
+RANGED = "epsilon => 1, mechanism => 'range'"
+RANGED_BY_RHO = "rho => 0.05, mechanism => 'range'"
+BY_DAY = "SELECT sum(age) FROM audit.pay WHERE day >= $1 AND day < $2 AND insured"
 SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
@@ -37,10 +40,10 @@ SESSIONS: dict[str, list[Question]] = {
     "pay": [
         (A, "direct", asked_of(BY_STAGE, "{{red,t},{green,f}}", "epsilon => 1")),
         (A, "cache", asked_of(BY_STAGE, "{{amber,t}}", "epsilon => 1")),
-        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 0.5")),
         (A, "direct", asked_of(f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward <> $1", "{north}", "epsilon => 1")),
         (A, "cache", asked_of(BY_STAGE.replace("sum", "avg"), "{{red,t},{amber,f}}", "epsilon => 1")),
-        (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 0.5")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.unpaid WHERE stage = $1", "{red}", "epsilon => 1")),
         (A, "family", "dp_sum('audit.pay', 'age', $q$stage <> 'red' AND insured$q$, epsilon => 0.1)"),
@@ -56,6 +59,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(SIGNED_BY_WARD, "{south,north}", SINGLY)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE ward = $1 AND insured", "{north}", SINGLY)),
         (A, "family", "dp_count('audit.pay', $q$ward = 'north' AND insured$q$, epsilon => 0.1)"),
+        (A, "direct", asked_of(BY_DAY, "{{2024-01-01,2024-04-01},{2024-01-08,2024-03-25}}", RANGED)),
+        (A, "cache", asked_of(BY_DAY, "{{2024-01-01,2024-03-25}}", RANGED)),
+        (A, "family", "dp_count('audit.pay', $q$day < '2024-02-12' AND insured$q$, epsilon => 0.1)"),
+        (A, "DP003", asked_of("SELECT count(*) FROM audit.pay WHERE ward <> $1", "{south}", RANGED)),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -65,6 +72,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku = $1", "{s1,s2,s3}", ITERATED)),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku IN ($1)", "{s1,s2}", SINGLY)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku NOT IN ($1)", "{s9}", SINGLY)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.deal WHERE id >= $1", "{0,40}", RANGED)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
@@ -75,6 +83,7 @@ SESSIONS: dict[str, list[Question]] = {
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE kind NOT IN ($1)", "{k3}", "rho => 0.05")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE size > $1", "{100,5}", RANGED_BY_RHO)),
     ],
 }
 # More than a session has left: a threshold above 0 has to be likely where there are few rows.
@@ -94,6 +103,11 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "a_row_without_its_mass", "sensitivity", 17),
     ("pay", "sums_that_are_not_cut", "sensitivity", DEAR),
     ("trade", "one_row_a_user", "sensitivity", 6),
+    ("pay", "one_level_of_noise", "sensitivity", 21),
+    ("pay", "nodes_that_overlap", "sensitivity", 21),
+    ("pay", "cells_with_rows_alone", "draws", 21),
+    ("trade", "one_row_a_user", "sensitivity", 7),
+    ("web", "one_level_of_noise", "sensitivity", 2),
 ]
 
 
