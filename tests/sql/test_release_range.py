@@ -135,10 +135,12 @@ def test_what_is_said_of_it(cluster: Cluster, alice: Connection) -> None:
     # levels of 1 and of all thousand; NULL's class is by itself in both; cells of 0, 1, 2, 4, 8 and NULL
     assert release["levels"] == [[1, 1024]] and release["nodes"] == 1000 + 1 + 1 + 1
     assert release["cells"] == 1003 * 6 and release["classes"] == 1001
-    assert release["node_rmse"] == pytest.approx(2 * 2**0.5 / 4 * 85**0.5, rel=1e-3)
+    assert release["rmse"] == release["node_rmse"] == pytest.approx(2 * 2**0.5 / 4 * 85**0.5, rel=1e-3)
     by_cells = 2**0.5 / 4 * (85 * 1000) ** 0.5
     assert f"at most {release['node_rmse']:.4g}, where mechanism => 'cells' has {by_cells:.4g}" in plan["text"]
+    assert release["cells_rmse"] == pytest.approx(by_cells, rel=1e-3)
     alice.execute(f"SELECT {call.format('', '{{0,999}}')}")
+    assert "rmse" not in one(alice, "SELECT facts FROM dp.last_answer")["release"]  # which is of the grid
     assert one(alice, "SELECT charge FROM dp.spending ORDER BY at DESC LIMIT 1") == [
         {"kind": "laplace", "epsilon": "4"}
     ]

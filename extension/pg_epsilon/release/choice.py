@@ -235,7 +235,7 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     squares = sum(float(one) ** 2 for one in values.steps) if values is not None else 1.0
     of_class = noise.deviation * math.sqrt(squares)
     if measure.trees:
-        return _told_of_ranges(measure, family, of_class)
+        return _told_of_ranges(measure, family, of_class, raw is None)
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
     found = {"classes": family.classes, "cells": measure.released, "class_rmse": float(f"{of_class:.4g}")}
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
@@ -248,8 +248,11 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     return found, "; ".join(words)
 
 
-def _told_of_ranges(measure: Cells, family: Family, of_node: float) -> tuple[dict[str, Any], str]:
-    """The same of a release by ranges. of_node: the expected error of one node's sum."""
+def _told_of_ranges(measure: Cells, family: Family, of_node: float, beforehand: bool) -> tuple[dict[str, Any], str]:
+    """The same of a release by ranges. of_node: the expected error of one node's sum.
+
+    beforehand: what is said of the grid is not stored, hence in the facts too.
+    """
     levels = [[tree.size(level) for level in range(tree.levels)] for tree in measure.trees]
     nodes = nodes_of(measure.trees)
     found = {
@@ -261,11 +264,13 @@ def _told_of_ranges(measure: Cells, family: Family, of_node: float) -> tuple[dic
     }
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
     read = int(ranges.counts(measure.trees, *_grid(family)).max())
-    by_cells = of_node / noise_factor(measure) * math.sqrt(most)
+    worst, by_cells = of_node * math.sqrt(read), of_node / noise_factor(measure) * math.sqrt(most)
+    if beforehand:
+        found |= {"rmse": float(f"{worst:.4g}"), "cells_rmse": float(f"{by_cells:.4g}")}
     words = (
         f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {nodes} ranges of"
         f" {' by '.join(', '.join(map(str, one)) for one in levels)} classes",
-        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {of_node * math.sqrt(read):.4g},"
+        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {worst:.4g},"
         f" where mechanism => 'cells' has {by_cells:.4g}",
         "all bars hold at once" if family.simultaneous else "each bar holds by itself",
         "rows of no declared class are in none",
