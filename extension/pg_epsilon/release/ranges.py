@@ -12,20 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pg_epsilon.release.answers import Sums
-from pg_epsilon.release.trees import Node, Tree, is_range
+from pg_epsilon.release.trees import Tree
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 MOST_MASS = 2**62
 _HALF = 31  # bits: masses are added up in two parts, so that no sum leaves 63 bits
+MOST_LINES = 64  # different sets of the last column's classes, in a set that is no product
 _SWEEPS = 3  # over the columns, whose levels are chosen one by one
 
 
@@ -143,26 +143,47 @@ class Read(NamedTuple):
         return found
 
 
-def read(trees: Sequence[Tree], masks: Sequence[str], *, signed: bool = True) -> Read:
-    """Of the classes that the masks of all columns hold."""
-    box = all(is_range(mask[: tree.ordered]) for tree, mask in zip(trees, masks, strict=True))
+def cover(tree: Tree, bits: Bits, *, signed: bool = True) -> tuple[Ints, Array]:
+    """The nodes of a set of classes, and 1 or -1 of each: of several ranges none is taken away."""
+    own, null = bits[: tree.ordered], np.flatnonzero(bits[tree.ordered :])
+    ends = _edges(own).tolist()
+    if signed and len(ends) <= 2:
+        run = tree.run(*ends) if ends else []
+        nodes = np.array([node for node, _ in run] + [tree.ordered] * len(null), np.int64)
+        return nodes, np.array([float(sign) for _, sign in run] + [1.0] * len(null))
+    left, found = own.copy(), [tree.ordered + null]
+    for level in reversed(range(tree.levels)):
+        full = np.logical_and.reduceat(left, np.arange(0, tree.ordered, tree.size(level)))
+        found.append(tree.first(level) + np.flatnonzero(full))
+        left &= ~np.repeat(full, tree.size(level))[: tree.ordered]
+    nodes = np.concatenate(found)
+    return nodes, np.ones(len(nodes))
+
+
+def _edges(bits: Bits) -> Ints:
+    """Where runs of classes begin, and where they have ended."""
+    return np.flatnonzero(np.diff(np.concatenate([[0], bits.astype(np.int8), [0]])))
+
+
+def read(trees: Sequence[Tree], sets: Sequence[Bits]) -> Read:
+    """Of the classes that are in the sets of all columns."""
+    box = all(len(_edges(own[: tree.ordered])) <= 2 for tree, own in zip(trees, sets, strict=True))
+    return _together(trees, [cover(tree, own, signed=box) for tree, own in zip(trees, sets, strict=True)], box)
+
+
+def _together(trees: Sequence[Tree], covers: Sequence[tuple[Ints, Array]], box: bool) -> Read:
+    """Of the nodes of each column those of all columns."""
     nodes, signs = np.zeros(1, np.int64), np.ones(1)
-    for tree, mask in zip(trees, masks, strict=True):
-        own = _cover(tree, mask, signed and box)
-        at, sign = np.array([one for one, _ in own], np.int64), np.array([float(one) for _, one in own])
+    for tree, (at, sign) in zip(trees, covers, strict=True):
         nodes = (nodes[:, None] * tree.nodes + at[None, :]).ravel()
         signs = (signs[:, None] * sign[None, :]).ravel()
     return Read(nodes, signs, box)
 
 
-@lru_cache(maxsize=4096)
-def _cover(tree: Tree, mask: str, signed: bool) -> list[Node]:
-    return tree.cover(mask, signed=signed)
-
-
 def read_bits(trees: Sequence[Tree], bits: Bits) -> Read:
     """Of any set of classes, an array over the columns: where it is no product of sets of the
-    columns, class by class of all columns but the last.
+    columns, by sets of the last one's for single classes of the others, or, of too many different
+    ones, by single classes.
     """
     axes: list[Bits] = []
     for place in range(bits.ndim):
@@ -171,29 +192,48 @@ def read_bits(trees: Sequence[Tree], bits: Bits) -> Read:
     for one in axes:
         whole = whole[..., None] & one
     if bool((whole == bits).all()):
-        return read(trees, [_mask(one) for one in axes])
+        return read(trees, axes)
+    numbers: dict[bytes, int] = {}
+    rows = bits.reshape(-1, bits.shape[-1])
+    which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
+    lines = [np.frombuffer(one, np.bool_) for one in numbers]
+    if len(lines) > MOST_LINES:
+        at = _first_level(trees, np.argwhere(bits))
+        return Read(at, np.ones(len(at)), False)
     parts = []
-    for each in product(*map(range, bits.shape[:-1])):
-        line = bits[np.ix_(*([at] for at in each))].reshape(-1)
-        if line.any():
-            ones = [_mask(np.arange(size) == at) for size, at in zip(bits.shape, each, strict=False)]
-            parts.append(read(trees, [*ones, _mask(line)], signed=False))
-    return Read(np.concatenate([one.nodes for one in parts]), np.concatenate([one.signs for one in parts]), False)
+    for number, line in enumerate(lines):
+        own = np.argwhere(which.reshape(bits.shape[:-1]) == number)
+        nodes, _ = cover(trees[-1], line, signed=False)
+        starts = _first_level(trees[:-1], own)
+        parts.append((starts[:, None] * trees[-1].nodes + nodes[None, :]).ravel())
+    found = np.concatenate(parts)
+    return Read(found, np.ones(len(found)), False)
 
 
-def _mask(bits: Bits) -> str:
-    return "".join("1" if one else "0" for one in bits.tolist())
+def _first_level(trees: Sequence[Tree], classes: Ints) -> Ints:
+    """Node numbers of single classes, [number, column]: in a tree's first level they are the same."""
+    found = np.zeros(len(classes), np.int64)
+    for tree, at in zip(trees, classes.T, strict=True):
+        found = found * tree.nodes + at
+    return found
+
+
+def _bits(mask: str) -> Bits:
+    found: Bits = np.frombuffer(mask.encode(), np.uint8) == ord("1")
+    return found
 
 
 def sums_of(cells: Array, trees: Sequence[Tree], masks: Sequence[Sequence[str]], of: Ints) -> Sums:
-    """Of each query its nodes' cells added up; what Sums calls its classes is how many they are.
+    """Of each query, a range of every column, its nodes' cells added up; what Sums calls its
+    classes is how many they are.
 
     cells: [node of all columns, cell].
     """
+    covers = [[cover(tree, _bits(mask)) for mask in own] for tree, own in zip(trees, masks, strict=True)]
     sets, at = np.unique(of, axis=1, return_inverse=True)
     found, many = np.zeros((sets.shape[1], cells.shape[1])), np.zeros(sets.shape[1], np.int64)
     for number, places in enumerate(sets.T.tolist()):
-        own = read(trees, [masks[column][place] for column, place in enumerate(places)])
+        own = _together(trees, [covers[column][place] for column, place in enumerate(places)], True)
         found[number], many[number] = own.of(cells), len(own.nodes)
     at = np.asarray(at).reshape(-1)
     return Sums(found[at], many[at])

@@ -10,7 +10,6 @@ order: at each level it is a node by itself. Everything here is public.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,9 +42,13 @@ class Tree:
         """The nodes of a level, without NULL's."""
         return -(-self.ordered // self.size(level))
 
+    def first(self, level: int) -> int:
+        """The number of a level's first node; NULL's follows the last one."""
+        return sum(self.width(one) + self.null for one in range(level))
+
     @property
     def nodes(self) -> int:
-        return sum(self.width(level) + self.null for level in range(self.levels))
+        return self.first(self.levels)
 
     @property
     def ranges(self) -> int:
@@ -68,11 +71,8 @@ class Tree:
             many += sum(end - start for _, start, end, _ in steps)
             fewest = min(fewest, (many + high - low, level + 1, len(done), low, high))
         _, level, walked, low, high = fewest
-        first = [0]
-        for one in range(self.levels):
-            first.append(first[-1] + self.width(one) + self.null)
         kept = [*done[:walked], (level, low, high, 1)]
-        return [(first[at] + node, sign) for at, start, end, sign in kept for node in range(start, end)]
+        return [(self.first(at) + node, sign) for at, start, end, sign in kept for node in range(start, end)]
 
     def _rounded(
         self, level: int, low: int, high: int, signed: bool
@@ -97,14 +97,6 @@ class Tree:
             steps.append((level, high, up, -1))
             high = self.width(level + 1) if up == width else up >> self.shift
         return (low, high), steps
-
-    def cover(self, mask: str, *, signed: bool = True) -> list[Node]:
-        """The nodes of the classes that a mask ("0110") holds; of several runs none is taken away."""
-        runs = [found.span() for found in re.finditer("1+", mask[: self.ordered])]
-        nodes = [node for low, high in runs for node in self.run(low, high, signed=signed and len(runs) < 2)]
-        if self.null and mask[-1] == "1":
-            nodes.append((self.ordered, 1))
-        return nodes
 
 
 def is_range(mask: str) -> bool:

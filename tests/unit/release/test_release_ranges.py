@@ -62,7 +62,8 @@ def test_every_range_is_its_nodes(tree: Tree) -> None:
         assert held(tree, both) == held(tree, added) == wanted
         assert len({node for node, _ in both}) == len(both) == many <= len(added) <= high - low
         assert all(sign == 1 for _, sign in added)
-        assert tree.cover(mask) == both
+        nodes, signs = ranges.cover(tree, np.array([bit == "1" for bit in mask]))
+        assert list(zip(nodes.tolist(), signs.tolist(), strict=True)) == both
     assert len(ends) * (2 if tree.null else 1) + tree.null == tree.ranges
 
 
@@ -70,8 +71,13 @@ def test_every_range_is_its_nodes(tree: Tree) -> None:
 def test_every_set_is_its_nodes(tree: Tree) -> None:
     draw = random.Random(tree.classes)
     for _ in range(50):
-        mask = "".join(draw.choice("01") for _ in range(tree.classes))
-        assert held(tree, tree.cover(mask)) == [int(bit) for bit in mask]
+        bits = np.array([draw.random() < 0.7 for _ in range(tree.classes)])
+        for signed in (True, False):
+            nodes, signs = ranges.cover(tree, bits, signed=signed)
+            assert (
+                held(tree, list(zip(nodes.tolist(), signs.astype(int).tolist(), strict=True)))
+                == bits.astype(int).tolist()
+            )
 
 
 @pytest.mark.parametrize(
@@ -161,11 +167,20 @@ def test_sums_of_ranges_are_those_of_their_classes() -> None:
     for number, places in enumerate(of.T):
         rows, columns = ([bit == "1" for bit in masks[axis][place]] for axis, place in enumerate(places))
         assert (sums.cells[number] == exact[np.ix_(rows, columns)].sum(axis=(0, 1))).all()
-    for seed, chance in ((2, 0.5), (3, 0.9)):
-        bits = np.random.default_rng(seed).random((5, 14)) < chance
+
+
+@pytest.mark.parametrize("most", [64, 3])
+def test_any_set_of_classes_is_read_from_nodes_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(ranges, "MOST_LINES", most)
+    trees = (Tree(3), Tree(4, True, 2, 1), Tree(14, True, 3, 1))
+    exact = np.random.default_rng(1).integers(0, 99, (3, 4, 14, 3))
+    noded = ranges.added_up(exact, trees).reshape(-1, 3).astype(float)
+    for seed, chance in ((2, 0.5), (3, 0.9), (4, 0.05)):
+        bits = np.random.default_rng(seed).random((3, 4, 14)) < chance
         found = ranges.read_bits(trees, bits)
         assert not found.box and (found.signs == 1).all() and len(set(found.nodes.tolist())) == len(found.nodes)
         assert (found.of(noded) == exact[bits].sum(axis=0)).all()
+        assert len(found.nodes) <= bits.sum() and (len(found.nodes) < bits.sum()) == (most == 64 and chance > 0.1)
 
 
 def grid(classes: int, ends: Sequence[tuple[int, int]]) -> tuple[list[list[str]], Any]:
