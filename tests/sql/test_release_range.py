@@ -89,6 +89,7 @@ FAMILIES = [
         "epsilon => 2",
     ),
     ("SELECT count(cost) FROM wide WHERE day >= $1", "{0,300}", "epsilon => 2, simultaneous => false"),
+    ("SELECT avg(cost) FROM wide WHERE day >= $1 AND half = $2", "{{0,a},{300,b}}", "epsilon => 2"),
     ("SELECT sum(cost) FROM stay WHERE hour >= $1", "{0,100}", "rho => 0.5"),
 ]
 
@@ -210,6 +211,17 @@ def test_groups_are_free_and_another_range_has_a_wider_bar(
     assert {key for (key,) in found} == {key for key, *_ in true}
     for key, *exact in true:
         assert all(low <= number <= high for (_, low, high), number in zip(found[(key,)], exact, strict=True))
+
+
+def test_of_two_families_the_one_with_less_noise_answers(cluster: Cluster, alice: Connection) -> None:
+    """That by cells where few classes are asked for, that by ranges where many are."""
+    query, more = "SELECT count(*) FROM wide WHERE day >= $1 AND cost > 6", "cost > 6"
+    family(alice, query, "{0,500}", name="for_wide")
+    alice.execute(f"SELECT dp.dp_release_numeric('for_narrow', '{query}', '{{0}}', epsilon => 2)")
+    for where, name in (("day = 7", "for_narrow"), ("day >= 2", "for_wide")):
+        with no_charge(cluster):
+            alice.execute(f"SELECT dp.dp_count('wide', '{where} AND {more}', epsilon => 0.01)")
+        assert one(alice, "SELECT facts -> 'family' ->> 'name' FROM dp.last_answer") == name
 
 
 REFUSED = [
