@@ -106,7 +106,7 @@ def test_algorithm_2(stack: Stack, alice: Connection) -> None:
 def test_composition(stack: Stack, alice: Connection) -> None:
     """Two totals over all ages by the proxy's call, and free as plain SQL afterwards."""
     query = "SELECT count(*) FROM people WHERE sex = $1 AND age > 31"
-    call = f"dp_release_numeric('single_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.25, mechanism => 'composition')"
+    call = f"dp_release_numeric('single_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.2, mechanism => 'composition')"
     with no_charge(stack.cluster):
         plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}"))
     assert "composition (a threshold and a sum for each query)" in plan and "mechanism => 'composition')" in plan
@@ -118,6 +118,21 @@ def test_composition(stack: Stack, alice: Connection) -> None:
     with no_charge(stack.cluster):
         own = alice.execute("SELECT count(*) FROM people WHERE sex = 'f' AND age > 31").fetchone()
     assert own == (round(found[0][1]),)
+
+
+@pytest.mark.parametrize(("mechanism", "words"), [("normalisation", "normalisation"), ("global", "global truncation")])
+def test_what_algorithm_2_is_compared_with(stack: Stack, alice: Connection, mechanism: str, words: str) -> None:
+    """Answers without bars by the proxy's call, and the same ones free as plain SQL, where a bar is NULL too."""
+    query = f"SELECT count(*) FROM people WHERE sex = $1 AND age > {32 + (mechanism == 'global')}"
+    call = f"dp_release_numeric('{mechanism}_by_sex', $q${query}$q$, '{{f,m}}', epsilon => 0.02, mechanism => "
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in alice.execute(f"EXPLAIN SELECT * FROM {call}'{mechanism}')"))
+    assert f"{words} (multiplicative weights)" in plan and f"mechanism => '{mechanism}')" in plan
+    found = alice.execute(f"SELECT * FROM {call}'{mechanism}')").fetchall()
+    assert [row[2:] for row in found] == [(None, None, None, False)] * 2
+    with no_charge(stack.cluster):
+        own = query.replace("count(*)", "count(*), dp_low(count(*)), dp_high(count(*))").replace("$1", "'f'")
+        assert alice.execute(own).fetchone() == (round(found[0][1]), None, None)
 
 
 def test_ranges(stack: Stack, bob: Connection) -> None:

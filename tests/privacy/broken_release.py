@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release import algorithm2, cells, choice, iterated, masses, ranges, singly
+from pg_epsilon.release import algorithm2, candidates, cells, choice, fitted, iterated, masses, ranges, singly
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -103,6 +105,38 @@ def a_row_without_its_mass(replace: Replace) -> None:
     replace(singly.Draw, "moved", property(lambda draw: draw.kappa))
 
 
+def values_that_are_not_divided(replace: Replace) -> None:
+    """A query's values are not divided by their bound, and the noise is scaled for values up to 1 (§10.1)."""
+    _valued(replace, lambda w, tau: w)
+
+
+def values_beyond_the_bound(replace: Replace) -> None:
+    """Values are divided by the bound that was bought, and not cut at it (§10.3)."""
+    _valued(replace, lambda w, tau: w / tau)
+
+
+def _valued(replace: Replace, of: Callable[[Fraction, Fraction], Fraction]) -> None:
+    def value(family: Any, f: Fraction, y: Fraction, column: Any) -> int:
+        return math.floor(of(max(f * (-y if column.side else y), Fraction(0)), column.tau) * (1 << LATTICE))
+
+    replace(candidates.Family, "_value", value)
+
+
+def exact_bound(replace: Replace) -> None:
+    """Values are cut at the largest that there is, which is told (numeric-release.md §9)."""
+
+    def private_radius(counts: Sequence[int], steps: Any, *given: Any, **how: Any) -> Fraction:
+        return next((step for step, count in zip(steps.steps, counts, strict=False) if not count), steps.top)
+
+    replace(fitted, "private_radius", private_radius)
+
+
+def a_bound_for_nothing(replace: Replace) -> None:
+    """A bound of all values is drawn, and only scale and rounds are charged (§10.3)."""
+    sound = fitted.Fitted.charges
+    replace(fitted.Fitted, "charges", lambda how: (sound(how)[0], sound(how)[-1]))
+
+
 def one_level_of_noise(replace: Replace) -> None:
     """A row is in a node of every level, and the noise is scaled for one level (numeric-release.md §8.1)."""
     replace(parts, "levels_of", lambda trees: 1)
@@ -133,6 +167,10 @@ CONTROLS = {
         epsilon_for_each_query,
         sums_that_are_not_cut,
         a_row_without_its_mass,
+        values_that_are_not_divided,
+        values_beyond_the_bound,
+        exact_bound,
+        a_bound_for_nothing,
         one_level_of_noise,
         nodes_that_overlap,
     )

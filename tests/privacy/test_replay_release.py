@@ -29,10 +29,14 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
 SINGLY = "epsilon => 1, mechanism => 'composition'"
+NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
+GLOBAL = "epsilon => 0.25, mechanism => 'global'"
 RANGED = "epsilon => 1, mechanism => 'range'"
 RANGED_BY_RHO = "rho => 0.05, mechanism => 'range'"
 BY_DAY = "SELECT sum(age) FROM audit.pay WHERE day >= $1 AND day < $2 AND insured"
 SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
+SIGNED_BY_STAGE = f"SELECT sum({SIGNED}) FROM audit.pay WHERE stage = $1"
+AGES = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND NOT insured"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
@@ -59,6 +63,11 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(SIGNED_BY_WARD, "{south,north}", SINGLY)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE ward = $1 AND insured", "{north}", SINGLY)),
         (A, "family", "dp_count('audit.pay', $q$ward = 'north' AND insured$q$, epsilon => 0.1)"),
+        (A, "direct", asked_of(SIGNED_BY_STAGE, "{red,green}", NORMALISED)),
+        (A, "cache", asked_of(SIGNED_BY_STAGE, "{green,red}", NORMALISED)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE stage <> $1", "{red,amber}", NORMALISED)),
+        (A, "direct", asked_of(AGES, "{red,amber,green}", GLOBAL)),
+        (A, "family", "dp_sum('audit.pay', 'age', $q$stage = 'red' AND NOT insured$q$, epsilon => 0.1)"),
         (A, "direct", asked_of(BY_DAY, "{{2024-01-01,2024-04-01},{2024-01-08,2024-03-25}}", RANGED)),
         (A, "cache", asked_of(BY_DAY, "{{2024-01-01,2024-03-25}}", RANGED)),
         (A, "family", "dp_count('audit.pay', $q$day < '2024-02-12' AND insured$q$, epsilon => 0.1)"),
@@ -72,6 +81,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku = $1", "{s1,s2,s3}", ITERATED)),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku IN ($1)", "{s1,s2}", SINGLY)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku NOT IN ($1)", "{s9}", SINGLY)),
+        (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku <> $1", "{s1,s2}", NORMALISED)),
+        (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku <> $1", "{s1,s2,s3}", GLOBAL)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.deal WHERE id >= $1", "{0,40}", RANGED)),
     ],
     "lab": [
@@ -79,6 +90,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.sample WHERE lab = $1", "{a}", "rho => 0.02")),
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab IN ($1)", "{b}", ITERATED)),
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab <> $1", "{a,b}", SINGLY)),
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab NOT IN ($1)", "{a,b}", GLOBAL)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
@@ -103,10 +115,18 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "a_row_without_its_mass", "sensitivity", 17),
     ("pay", "sums_that_are_not_cut", "sensitivity", DEAR),
     ("trade", "one_row_a_user", "sensitivity", 6),
-    ("pay", "one_level_of_noise", "sensitivity", 21),
-    ("pay", "nodes_that_overlap", "sensitivity", 21),
-    ("pay", "cells_with_rows_alone", "draws", 21),
+    ("pay", "exact_scale", "statements", 21),
+    ("pay", "rows_twice_in_the_rounds", "sensitivity", 21),
+    ("pay", "values_that_are_not_divided", "sensitivity", 21),
     ("trade", "one_row_a_user", "sensitivity", 7),
+    ("pay", "values_beyond_the_bound", "sensitivity", 24),
+    ("pay", "exact_bound", "statements", 24),
+    ("pay", "a_bound_for_nothing", "price", 24),
+    ("trade", "one_row_a_user", "sensitivity", 8),
+    ("pay", "one_level_of_noise", "sensitivity", 26),
+    ("pay", "nodes_that_overlap", "sensitivity", 26),
+    ("pay", "cells_with_rows_alone", "draws", 26),
+    ("trade", "one_row_a_user", "sensitivity", 9),
     ("web", "one_level_of_noise", "sensitivity", 2),
 ]
 
@@ -168,7 +188,9 @@ def test_a_row_reaches_the_charge(
     assert Fraction(1, 4) < max(shares) <= 1
 
 
-@pytest.mark.parametrize(("dataset", "control", "rule", "place"), CAUGHT, ids=["-".join(one[:2]) for one in CAUGHT])
+@pytest.mark.parametrize(
+    ("dataset", "control", "rule", "place"), CAUGHT, ids=["-".join([*one[:2], str(one[3])[:2]]) for one in CAUGHT]
+)
 def test_a_broken_release_is_caught(
     conn: psycopg.Connection[Any],
     asked: dict[str, Any],

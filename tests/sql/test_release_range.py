@@ -140,6 +140,13 @@ def test_what_is_said_of_it(cluster: Cluster, alice: Connection) -> None:
     by_cells = 2**0.5 / 4 * (85 * 1000) ** 0.5
     assert f"at most {release['node_rmse']:.4g}, where mechanism => 'cells' has {by_cells:.4g}" in plan["text"]
     assert release["cells_rmse"] == pytest.approx(by_cells, rel=1e-3)
+    compared = plan["mechanisms"]
+    assert (compared["range"]["rmse"], compared["cells"]["rmse"]) == (release["rmse"], release["cells_rmse"])
+    assert compared["range"]["integers"] == release["cells"] == compared["cells"]["integers"] + 2 * 6
+    other = one(alice, "SELECT dp.dp_plan(dp.dp_release_numeric_request('n', $q$" + SUM + "$q$, '{{3,5},{7,9}}'))")
+    assert other["mechanisms"]["range"] == other["mechanisms"]["cells"]
+    gaps = "SELECT dp.dp_plan(dp.dp_release_numeric_request('n', 'SELECT count(*) FROM wide WHERE day <> $1', '{3}'))"
+    assert "not next to each other" in one(alice, gaps)["mechanisms"]["range"]["refused"]
     alice.execute(f"SELECT {call.format('', '{{0,999}}')}")
     assert "rmse" not in one(alice, "SELECT facts FROM dp.last_answer")["release"]  # which is of the grid
     assert one(alice, "SELECT charge FROM dp.spending ORDER BY at DESC LIMIT 1") == [

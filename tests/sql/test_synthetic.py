@@ -194,6 +194,7 @@ def test_what_the_engine_is_told(world: World) -> None:
         "epsilon": "2.5",
         "delta": "0",
         "valid": True,
+        "release": None,
     }
     assert world.copies("items") == []
 

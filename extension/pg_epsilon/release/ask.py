@@ -24,9 +24,12 @@ from pg_epsilon.release.trees import Tree, is_range, levels_of
 
 ALG2 = "alg2"
 COMPOSITION = "composition"
+NORMALISATION = "normalisation"
+GLOBAL = "global"
 RANGE = "range"
-MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, RANGE)
+MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
 WITHOUT_TABLE = {COMPOSITION: "composition makes answers", RANGE: "range makes sums of many classes"}
+_HAVE = {ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
@@ -34,7 +37,10 @@ MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of 
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
-OPTIONS = "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}'; other mechanisms have none."
+OPTIONS = (
+    "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}';"
+    " normalisation and global have rounds; other mechanisms have none."
+)
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
 
@@ -70,7 +76,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Options:
-    """Of Algorithm 2. rounds: None: chosen. share: of alpha~, a number of rows is few if it is at most that
+    """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
     (numeric-release.md §0.0)."""
 
     rounds: int | None = None
@@ -83,7 +89,7 @@ class Family:
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once. mechanism: cells, alg2, composition or range. average: averages
+    simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, auto as cells. average: averages
     are asked for, and the aggregate is their sum: what is released is the same.
     published: whether as a table of schema dp_release. trees: of range, of each axis.
     """
@@ -116,7 +122,7 @@ class Family:
             return {"classes": classes, "mechanism": "cells"}
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
-        rounds = {"rounds": self.options.rounds} if self.mechanism == ALG2 else {}
+        rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
         return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds}
 
 
@@ -154,7 +160,7 @@ def compile_family(head: Head) -> Family | None:
     distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
     rows = _grid(given.get("grid"), template.parameters)
     masks = _masks(template, axes, distinct, rows, head)
-    trees = _trees(list(distinct.values()), masks, head) if mechanism == RANGE else ()
+    trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         _name(members.text(given.get("name"), "name") or ""),
         query,
@@ -171,7 +177,7 @@ def compile_family(head: Head) -> Family | None:
     )
 
 
-def _trees(axes: Sequence[Axis], masks: Sequence[Masks], head: Head) -> tuple[Tree, ...]:
+def trees_for(axes: Sequence[Axis], masks: Sequence[Masks], *, gaussian: bool) -> tuple[Tree, ...]:
     """Of each axis the tree that its ranges are read from; none where single classes are nearest, which is a release
     by cells. DP003 for a query that is no range."""
     for axis, own in zip(axes, masks, strict=True):
@@ -183,11 +189,11 @@ def _trees(axes: Sequence[Axis], masks: Sequence[Masks], head: Head) -> tuple[Tr
             )
     import numpy as np
 
-    from pg_epsilon.release.ranges import trees_for
+    from pg_epsilon.release import ranges
 
     bare = [Tree(axis.size, axis.starts[-1] is None) for axis in axes]
     of = np.array([own.of for own in masks], np.int64)
-    found = trees_for(bare, [own.different for own in masks], of, gaussian=head.budget.kind == "rho")
+    found = ranges.trees_for(bare, [own.different for own in masks], of, gaussian=gaussian)
     return found if levels_of(found) > 1 else ()
 
 
@@ -202,7 +208,7 @@ def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None
 def _options(given: Any, mechanism: str) -> Options:
     """The member "options". DP005 for what the mechanism has not."""
     found = members.mapping(given or {}, "options")
-    if set(found) - ({"rounds", "threshold_share"} if mechanism == ALG2 else set()):
+    if set(found) - _HAVE.get(mechanism, set()):
         raise DPError(OUT_OF_RANGE, "unknown options of the mechanism", OPTIONS)
     rounds, share = found.get("rounds"), found.get("threshold_share", 1)
     if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):

@@ -47,10 +47,14 @@ def _tops(family: Family) -> list[Fraction]:
     return [-cells[0] if side else cells[-1] for side in range(len(family.measure.ladders))]
 
 
+def whole(family: Family) -> tuple[Column, ...]:
+    """Of each side: values divided by the largest that has a cell."""
+    return tuple(Column(side, "l", top) for side, top in enumerate(_tops(family)))
+
+
 def normalised(family: Family) -> Scaled:
     """w / Delta_w, Delta_w the largest f_w times the largest value (§10.1)."""
     tops = _tops(family)
-    columns = tuple(Column(side, "l", top) for side, top in enumerate(tops))
     scaled: Boxes | Weighted = family.predicates
     largest = [Fraction(1)] * scaled.queries
     if isinstance(scaled, Weighted):
@@ -58,7 +62,7 @@ def normalised(family: Family) -> Scaled:
         pairs = zip(scaled.rows, largest, strict=True)
         scaled = Weighted(scaled.sizes, [{c: f / most for c, f in row.items()} for row, most in pairs])
     factors = np.array([[float(most * top) for top in tops] for most in largest])
-    made = replace(family, predicates=scaled, only=columns)
+    made = replace(family, predicates=scaled, only=whole(family))
     return Scaled(made, factors.reshape(len(largest), len(tops)))
 
 
@@ -91,10 +95,8 @@ def most_of_class(family: Family) -> list[Fraction]:
     |g| (§9).
     """
     if isinstance(family.predicates, Boxes):
-        seen = np.zeros(family.predicates.sizes, dtype=bool)
-        for query in range(family.predicates.queries):
-            seen[family.predicates.where(query).classes] = True
-        return [Fraction(bool(x)) for x in seen.ravel()]
+        none, one = Fraction(0), Fraction(1)
+        return [one if seen else none for seen in family.predicates.seen.ravel().tolist()]
     out = [Fraction(0)] * family.classes
     for row in family.predicates.rows:
         for place, f in row.items():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,15 +17,14 @@ from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
-from pg_epsilon.release import iterated, ranges, singly
+from pg_epsilon.release import fitted, iterated, ranges, singly
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
-from pg_epsilon.release.ask import ALG2, COMPOSITION, Family
+from pg_epsilon.release.ask import ALG2, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.iterated import Iterated, iterate
 from pg_epsilon.release.masses import Values
+from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
-from pg_epsilon.release.singly import Singly
 from pg_epsilon.release.statement import statement
 from pg_epsilon.release.trees import levels_of, nodes_of
 
@@ -33,15 +32,32 @@ MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
 MOST_WORK = 2**36  # queries times cells
 MOST_READ = 2**32  # the same where each query reads cells of its own
-_WORDS = {ALG2: "Algorithm 2", COMPOSITION: "composition"}
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
+
+
+class Way(Protocol):
+    """A mechanism that answers its grid alone: a module with these functions of its own measure `how`."""
+
+    def of_family(self, asked: Family, values: Values | None, epsilon: Fraction, units: int, rows: int) -> Any: ...
+    def rows(self, raw: Sequence[int], how: Any, asked: Family, miss: Fraction) -> list[list[Any]]: ...
+    def description(self, how: Any, asked: Family) -> dict[str, Any]: ...
+    def told(self, how: Any, asked: Family, raw: Sequence[int] | None) -> tuple[dict[str, Any], str]: ...
+
+
+WAYS: Mapping[str, tuple[str, Way]] = {
+    ALG2: ("Algorithm 2", iterated),
+    COMPOSITION: ("composition", singly),
+    NORMALISATION: ("normalisation", fitted),
+    GLOBAL: ("global truncation", fitted),
+}
+"""What refusals call it, and how it is made and read. Such mechanisms take epsilon, and have no averages."""
 
 
 @dataclass(frozen=True)
 class Released:
     """The estimator of a release: its rows are shown by `rows`, and there is no single value."""
 
-    measure: Cells | Iterated | Singly
+    measure: Measured
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -68,10 +84,9 @@ def choose(request: Request, family: Family) -> Choice:
     """The one choice of a family. DP004 without a cap on a user's rows, DP005 for too many cells or another budget."""
     budget, units = request.budget, _units(request)
     _check_averages(family)
-    if family.mechanism in _WORDS and budget.kind != "epsilon":
-        raise DPError(
-            OUT_OF_RANGE, f"{_WORDS[family.mechanism]} takes epsilon", "dp_release_numeric(..., epsilon => 1)"
-        )
+    name, way = WAYS.get(family.mechanism, ("", None))
+    if way is not None and budget.kind != "epsilon":
+        raise DPError(OUT_OF_RANGE, f"{name} takes epsilon", "dp_release_numeric(..., epsilon => 1)")
     if budget.kind == "accuracy":
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
@@ -80,11 +95,9 @@ def choose(request: Request, family: Family) -> Choice:
     of_class = values.cells if values is not None else 1
     _check_size(family, of_class)
     _check_work(family, of_class)
-    measure: Cells | Iterated | Singly
-    if family.mechanism == ALG2:
-        measure = iterate(family, values, Fraction(budget.epsilon or 0), units, rows)
-    elif family.mechanism == COMPOSITION:
-        measure = singly.of_family(family, values, Fraction(budget.epsilon or 0), units, rows)
+    measure: Measured
+    if way is not None:
+        measure = way.of_family(family, values, Fraction(budget.epsilon or 0), units, rows)
     else:
         share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
         whole = values.whole if values is not None else 1
@@ -102,8 +115,8 @@ def choose(request: Request, family: Family) -> Choice:
 
 def _check_averages(family: Family) -> None:
     """DP005 for averages that take too long after the charge, or of which nothing is known."""
-    if family.average and family.mechanism in _WORDS:
-        words = f"{_WORDS[family.mechanism]} has no averages"
+    if family.average and family.mechanism in WAYS:
+        words = f"{WAYS[family.mechanism][0]} has no averages"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
     if family.average and len(family.grid) > MOST_AVERAGES:
         raise DPError(
@@ -128,7 +141,7 @@ def _check_size(family: Family, of_class: int) -> None:
 def _check_work(family: Family, of_class: int) -> None:
     """DP005 where adding up the answers, after the charge, would take longer than a minute."""
     if family.trees:
-        read = int(ranges.counts(family.trees, *_grid(family)).sum())
+        read = int(ranges.counts(family.trees, *masks_of(family)).sum())
         work, words = read * (MOST_WORK // MOST_READ), f"{read} nodes"
     else:
         work, words = len(family.grid) * family.classes, f"{family.classes} classes"
@@ -155,10 +168,8 @@ def _units(request: Request) -> int:
 
 def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decimal) -> list[list[Any]]:
     """Of each query of the grid, in its order: parameters, answer, unbiased, low, high, below_resolution."""
-    if isinstance(measure, Iterated):
-        found = iterated.rows(raw, measure, family, 1 - Fraction(confidence))
-    elif isinstance(measure, Singly):
-        found = singly.rows(raw, measure, family, float(1 - confidence))
+    if family.mechanism in WAYS:
+        found = WAYS[family.mechanism][1].rows(raw, measure, family, 1 - Fraction(confidence))
     elif isinstance(measure, Cells):
         miss = float(1 - confidence) / (len(family.grid) if family.simultaneous else 1)
         found = [_shown(one) for one in answers(raw, measure, family, miss)]
@@ -188,24 +199,22 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
 def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
     """Of each query the cells of its classes, or of its nodes."""
     if measure.trees:
-        return ranges.sums_of(raw.reshape(-1, measure.of_class), measure.trees, *_grid(family))
+        return ranges.sums_of(raw.reshape(-1, measure.of_class), measure.trees, *masks_of(family))
     sizes = [axis.size for axis in family.axes]
     masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
     of = [np.array(one.of, np.int64) for one in family.masks]
     return sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
 
 
-def _grid(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:
+def masks_of(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:
     """The different masks of each axis, and the number of each query's."""
     return [one.different for one in family.masks], np.array([one.of for one in family.masks], np.int64)
 
 
 def stored(measure: Measure, family: Family) -> dict[str, Any]:
     """What is stored beside the integers, for the weighted table (shown.py)."""
-    if isinstance(measure, Iterated):
-        return iterated.description(measure, family)
-    if isinstance(measure, Singly):
-        return singly.description(family)
+    if family.mechanism in WAYS:
+        return WAYS[family.mechanism][1].description(measure, family)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     return {"mechanism": family.mechanism} if measure.trees else description(measure, family)
@@ -225,10 +234,8 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
 
     Facts are stored with it: of cells none is of a grid.
     """
-    if isinstance(measure, Iterated):
-        return iterated.told(measure, family, raw)
-    if isinstance(measure, Singly):
-        return singly.told(measure, family)
+    if family.mechanism in WAYS:
+        return WAYS[family.mechanism][1].told(measure, family, raw)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     noise, values = noise_of(measure), measure.values
@@ -263,7 +270,7 @@ def _told_of_ranges(measure: Cells, family: Family, of_node: float, beforehand: 
         "node_rmse": float(f"{of_node:.4g}"),
     }
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
-    read = int(ranges.counts(measure.trees, *_grid(family)).max())
+    read = int(ranges.counts(measure.trees, *masks_of(family)).max())
     worst, by_cells = of_node * math.sqrt(read), of_node / noise_factor(measure) * math.sqrt(most)
     if beforehand:
         found |= {"rmse": float(f"{worst:.4g}"), "cells_rmse": float(f"{by_cells:.4g}")}

@@ -13,12 +13,10 @@ from pg_epsilon.mechanisms.told import keep
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
-from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.iterated import Iterated
+from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.members import ITSELF, Member, Table, members, of_grid
 from pg_epsilon.release.registry import Published, Registry
 from pg_epsilon.release.served import Origin, deviation, document, is_candidate, notice, presentation, served
-from pg_epsilon.release.singly import Singly
 
 Left = Callable[[Request, str], tuple[str, Mapping[str, str]]]
 
@@ -95,7 +93,7 @@ class FamilyEngine:
 
     def enter(self, request: Request, measure: Measure, charges: Sequence[Charge], request_id: str, who: str) -> None:
         """A release was given to who asked for it."""
-        if isinstance(measure, Cells | Iterated | Singly):
+        if isinstance(measure, Measured):
             self._registry.enter(request, measure, charges, request_id, who)
 
     def _chosen(self, request: Request, who: str) -> tuple[Published, Table] | None:

@@ -148,11 +148,19 @@ def _classes(masks: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(found)
 
 
-def iterate(asked: ask.Family, values: Values | None, epsilon: Fraction, units: int, rows: int) -> Iterated:
+def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units: int, rows: int) -> Iterated:
     """The measure of a family. units: rows that one unit has at most; rows: of the whole table.
 
     DP005 for more cells, candidates or classes than can be worked with.
     """
+    family, places = universe(asked, values, rows)
+    most = checked(asked, family)
+    plan = Plan(shares(epsilon), rows, rounds=asked.options.rounds, kappa=units, places=places, most=most)
+    return Iterated(Algorithm2(family, plan), values)
+
+
+def universe(asked: ask.Family, values: Values | None, rows: int) -> tuple[Family, int]:
+    """The family over its cells, and the bits of a row's mass."""
     if values is None:
         one = Fraction(1)
         measure = Measure("none", one, values=(Fraction(0), one))
@@ -161,7 +169,11 @@ def iterate(asked: ask.Family, values: Values | None, epsilon: Fraction, units: 
         step = values.step
         measure = Measure("split", values.high * step, -values.low * step, base_of(step))
         places = values.bits
-    family = Family(measure, predicates_of(asked))
+    return Family(measure, predicates_of(asked)), places
+
+
+def checked(asked: ask.Family, family: Family) -> int:
+    """How many rounds it may have. DP005 for more cells, candidates, classes or rounds than that."""
     checked_size(family)
     if family.cells > MOST_RELEASED:
         raise DPError(
@@ -178,8 +190,7 @@ def iterate(asked: ask.Family, values: Values | None, epsilon: Fraction, units: 
             f" {min(most, family.count)} rounds",
             "Leave out rounds: their number is chosen.",
         )
-    plan = Plan(shares(epsilon), rows, rounds=rounds, kappa=units, places=places, most=most)
-    return Iterated(Algorithm2(family, plan), values)
+    return most
 
 
 def most_rounds(cells: int) -> int:

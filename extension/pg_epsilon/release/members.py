@@ -174,7 +174,7 @@ def digest(bits: Bits) -> int | None:
 
 def of_grid(facts: Mapping[str, Any]) -> bool:
     """Whether a family answers the queries of its grid alone, and only who released it: there are no cells to add."""
-    return "weights" in facts or "singly" in facts
+    return any(way in facts for way in ("weights", "singly", "fitted"))
 
 
 def digest_of(masks: Sequence[str]) -> int:

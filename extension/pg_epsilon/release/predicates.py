@@ -75,6 +75,20 @@ class Boxes:
             (np.subtract if sum(corner) % 2 else np.add)(out, flat[rows], out=out)
         return out
 
+    @property
+    def seen(self) -> Array:
+        """[attribute, …]: whether any box has the class: of each box its corners are added up along
+        all axes.
+        """
+        there = (self.low < self.high).all(axis=1)
+        counts = np.zeros([size + 1 for size in self.sizes], dtype=np.int64)
+        for corner in itertools.product((False, True), repeat=len(self.sizes)):
+            places = np.where(corner, self.high, self.low)[there]
+            np.add.at(counts, tuple(places.T), -1 if sum(corner) % 2 else 1)
+        for axis in range(len(self.sizes)):
+            np.cumsum(counts, axis=axis, out=counts)
+        return np.asarray(counts[(slice(-1),) * len(self.sizes)] > 0)
+
     def where(self, query: int) -> Where:
         box = zip(self.low[query].tolist(), self.high[query].tolist(), strict=True)
         return Where(tuple(slice(low, max(low, high)) for low, high in box), 0)

@@ -1,12 +1,13 @@
 """One query of a family that answers its grid alone, from what is stored of it. Post-processing.
 
-Of dp.family's facts the member "weights" (Algorithm 2) or "singly" (composition) says how the
-released integers are read, so that a question is answered whatever the session; the answer is the
+Of dp.family's facts the member "weights" (Algorithm 2), "singly" (composition) or "fitted" says how
+the released integers are read, so that a question is answered whatever the session; the answer is the
 one that dp_release_numeric gave, bar for bar at the asker's confidence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pg_epsilon.release import ask
+from pg_epsilon.release import ask, fitted
 from pg_epsilon.release.answers import Answer
 from pg_epsilon.release.candidates import Family
 from pg_epsilon.release.decompose import Measure
@@ -59,6 +60,8 @@ def recalled(facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDA
     """
     if "singly" in facts:
         return _singly(facts["singly"], raw, bits, miss)
+    if "fitted" in facts:
+        return _fitted(facts, raw, bits)
     return _weighted(facts["weights"], raw, bits, miss)
 
 
@@ -69,6 +72,14 @@ def _singly(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDA
     start = sets.index(digest(bits)) * draw.numbers
     own = [int(one) for one in raw[start : start + draw.numbers]]
     return answers(own, draw, miss / len(sets))[0]
+
+
+def _fitted(facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_]) -> Answer:
+    """Of normalisation and global truncation, which have no bars."""
+    values = [Fraction(one) for one in facts["values"]]
+    cells = raw[facts["head"] :].reshape(-1, len(values))[bits.reshape(-1)]
+    found = fitted.answer(cells, values, int(facts["whole"]))
+    return Answer(found, found, math.nan, math.nan, False)
 
 
 def _weighted(

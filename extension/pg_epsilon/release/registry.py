@@ -16,11 +16,12 @@ from pg_epsilon.accounting.words import amounts_text
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.request import Request
-from pg_epsilon.release import iterated, published
+from pg_epsilon.release import fitted, iterated, published
 from pg_epsilon.release.ask import Family
-from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import noise_of
+from pg_epsilon.release.fitted import Fitted
 from pg_epsilon.release.iterated import Iterated
+from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.members import digests, of_grid, question, state
 from pg_epsilon.release.recalled import recorded, recorded_singly
 from pg_epsilon.release.shown import description
@@ -90,7 +91,7 @@ class Registry:
     def enter(
         self,
         request: Request,
-        measure: Cells | Iterated | Singly,
+        measure: Measured,
         charges: Sequence[Charge],
         request_id: str,
         who: str,
@@ -146,7 +147,7 @@ class Registry:
         return self._cells[request_id]
 
 
-def _described(measure: Cells | Iterated | Singly, family: Family) -> dict[str, Any]:
+def _described(measure: Measured, family: Family) -> dict[str, Any]:
     """How the released integers are read."""
     if isinstance(measure, Singly):
         classes = [[axis.name, list(axis.key.domain)] for axis in family.axes]
@@ -154,6 +155,8 @@ def _described(measure: Cells | Iterated | Singly, family: Family) -> dict[str, 
     if isinstance(measure, Iterated):
         weights = {**iterated.description(measure, family), "weights": recorded(measure, family)}
         return {**weights, "cells": measure.cells}
+    if isinstance(measure, Fitted):
+        return {**fitted.description(measure, family), "fitted": measure.name, "cells": measure.own.cells}
     noise = noise_of(measure)
     own = [noise.scale, noise.gaussian, noise.grain]
     trees = {"trees": [[one.levels, one.shift] for one in measure.trees]} if measure.trees else {}

@@ -170,13 +170,7 @@ def notice(request: Request, members: Table, found: Answers, origin: Origin) -> 
     found: the answers; none in a plan.
     """
     below = _below(request, found)
-    together = {
-        f"bars hold at once for the {one.queries} queries of its grid"
-        if one.queries is not None
-        else "bars hold at once for every set of its classes"
-        for row in found
-        for one in row
-    }
+    together = {_together(one) for row in found for one in row}
     names, mechanism = [one.name for one in request.aggregates], f"family {origin.name}"
     classes = [sum(row[place].classes for row in members) for place in range(len(names))]
     info: dict[str, Any] = {
@@ -190,7 +184,7 @@ def notice(request: Request, members: Table, found: Answers, origin: Origin) -> 
         "charge": {},
         "accounts": origin.accounts,
         "confidence": plain(request.confidence),
-        "grade": "uniform",
+        **({} if any(math.isnan(one.answer.low) for row in found for one in row) else {"grade": "uniform"}),
         "left": dict(origin.left),
         "as_of": origin.as_of,
         "warnings": [*below.values(), OUTSIDE],
@@ -200,6 +194,14 @@ def notice(request: Request, members: Table, found: Answers, origin: Origin) -> 
     own = "SET dp.mechanism = 'laplace' pays for an answer of its own"
     info["text"] = notice_text(info, [*sorted(together), own])
     return info
+
+
+def _together(one: Served) -> str:
+    if math.isnan(one.answer.low):
+        return "no error bar: how far it is off was not measured"
+    if one.queries is None:
+        return "bars hold at once for every set of its classes"
+    return f"bars hold at once for the {one.queries} queries of its grid"
 
 
 def _below(request: Request, found: Answers) -> dict[str, str]:

@@ -142,11 +142,7 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
 
     DP005 where no query reads a class or no value is but 0, and for too many queries.
     """
-    if values is not None and not (values.positive or values.negative):
-        raise DPError(OUT_OF_RANGE, "all values are 0 by their bounds", "Their sum is 0: there is nothing to ask.")
-    sets = tuple(one for one in asked.sets.different if all("1" in mask for mask in one))
-    if not sets:
-        raise DPError(OUT_OF_RANGE, "no query of the grid reads a declared value", "Give another grid.")
+    sets = sets_of(asked, values)
     if len(sets) > MOST_SETS:
         raise DPError(
             OUT_OF_RANGE,
@@ -156,6 +152,16 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
     share = epsilon / (len(sets) * (1 if values is None else 2))
     draw = Draw(values, share, units, rows)
     return Singly(tuple(axis.size for axis in asked.axes), sets, epsilon, draw)
+
+
+def sets_of(asked: ask.Family, values: Values | None) -> tuple[tuple[str, ...], ...]:
+    """The sets of classes that hold one. DP005 where there is none, or no value but 0."""
+    if values is not None and not (values.positive or values.negative):
+        raise DPError(OUT_OF_RANGE, "all values are 0 by their bounds", "Their sum is 0: there is nothing to ask.")
+    sets = tuple(one for one in asked.sets.different if all("1" in mask for mask in one))
+    if not sets:
+        raise DPError(OUT_OF_RANGE, "no query of the grid reads a declared value", "Give another grid.")
+    return sets
 
 
 def added_up(cube: Cube, how: Singly) -> list[list[list[int]]]:
@@ -253,13 +259,13 @@ def answers(raw: Sequence[int], draw: Draw, miss: float) -> list[Answer]:
     return [_together(own, draw, miss) for own in each]
 
 
-def rows(raw: Sequence[int], how: Singly, asked: ask.Family, miss: float) -> list[list[Any]]:
+def rows(raw: Sequence[int], how: Singly, asked: ask.Family, miss: Fraction) -> list[list[Any]]:
     """Of each query of the grid: answer, unbiased, low, high, below_resolution.
 
     Of sums nothing is unbiased. A query without a class has the answer 0. miss: of all bars
     together where they are to hold at once, else of each.
     """
-    one = miss / len(how.sets) if asked.simultaneous else miss
+    one = float(miss) / (len(how.sets) if asked.simultaneous else 1)
     counts = how.draw.values is None
     found = {key: [0.0, 0.0 if counts else None, 0.0, 0.0, False] for key in asked.sets.different}
     for key, own in zip(how.sets, answers([int(number) for number in raw], how.draw, one), strict=True):
@@ -267,13 +273,13 @@ def rows(raw: Sequence[int], how: Singly, asked: ask.Family, miss: float) -> lis
     return [found[asked.sets.different[number]] for number in asked.sets.of]
 
 
-def description(asked: ask.Family) -> dict[str, Any]:
+def description(how: Singly, asked: ask.Family) -> dict[str, Any]:
     """What is stored beside the integers: there is no weighted table of them."""
     return {"mechanism": asked.mechanism}
 
 
-def told(how: Singly, asked: ask.Family) -> tuple[dict[str, Any], str]:
-    """(Facts, a sentence for the NOTICE)."""
+def told(how: Singly, asked: ask.Family, raw: Sequence[int] | None) -> tuple[dict[str, Any], str]:
+    """(Facts, a sentence for the NOTICE), the same before and after the draw."""
     rmse = float(f"{how.draw.deviation:.4g}")
     found = {"classes": math.prod(how.sizes), "sets": len(how.sets), "rmse": rmse}
     words = [f"{asked.name}: {len(asked.grid)} queries, {len(how.sets)} different ones by themselves"]

@@ -58,9 +58,13 @@ class ReleaseTask(Task[Family]):
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
         from pg_epsilon.release.choice import told
+        from pg_epsilon.release.compared import compared, sentences
 
         asked = prepared.request.kinds["release"]
         if not isinstance(asked, Family):
             raise ValueError("not a release")
-        facts, sentence = told(prepared.choices[0].estimator.measures[0], asked, raw)
-        return Told({"release": facts}, [sentence])
+        facts, words = told(prepared.choices[0].estimator.measures[0], asked, raw)
+        others = {} if raw is not None else compared(prepared.request, asked)
+        if not others:
+            return Told({"release": facts}, [words])
+        return Told({"release": facts, "mechanisms": others}, [words, *sentences(others)])

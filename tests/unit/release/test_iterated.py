@@ -16,7 +16,7 @@ from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.release.ask import Family, Masks, Options, Sets
 from pg_epsilon.release.candidates import histogram as histogram_of
-from pg_epsilon.release.iterated import HEAD, MOST_STEPS, Iterated, alpha, histogram, iterate, most_rounds, rows, told
+from pg_epsilon.release.iterated import HEAD, MOST_STEPS, Iterated, alpha, histogram, most_rounds, of_family, rows, told
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.predicates import Boxes, Weighted
 
@@ -50,14 +50,14 @@ def test_sets_are_the_same_in_any_order_and_spelling() -> None:
 
 
 def test_neighbouring_classes_are_boxes() -> None:
-    how = iterate(family(["110", "000"], ["01", "11"]), VALUES, F(1), 1, 1000)
+    how = of_family(family(["110", "000"], ["01", "11"]), VALUES, F(1), 1, 1000)
     found = how.algorithm.family.predicates
     assert isinstance(found, Boxes) and found.sizes == (3, 2)
     assert (found.low.tolist(), found.high.tolist()) == ([[0, 0], [0, 1]], [[0, 2], [2, 2]])
 
 
 def test_other_sets_are_listed() -> None:
-    how = iterate(family(["101", "110"], ["01", "11"]), VALUES, F(1), 1, 1000)
+    how = of_family(family(["101", "110"], ["01", "11"]), VALUES, F(1), 1, 1000)
     found = how.algorithm.family.predicates
     assert isinstance(found, Weighted)
     assert [sorted(row) for row in found.rows] == [[1, 5], [0, 1, 2, 3]]
@@ -81,7 +81,7 @@ def cube(values: Sequence[tuple[int, int | None]], how: Values) -> list[tuple[in
 
 def test_masses_are_those_of_the_rows() -> None:
     own = [(0, 5), (0, None), (1, -3), (2, 20), (2, 0), (2, 1), (1, 16)]
-    how = iterate(family(["110", "011"]), VALUES, F(1), 1, 1000)
+    how = of_family(family(["110", "011"]), VALUES, F(1), 1, 1000)
     found = histogram(cube(own, VALUES), how)
     expected = histogram_of(how.algorithm.family, [(c, F(v or 0)) for c, v in own], VALUES.bits)
     assert found.tolist() == expected.tolist()
@@ -89,21 +89,21 @@ def test_masses_are_those_of_the_rows() -> None:
 
 
 def test_counted_rows_have_one_cell() -> None:
-    how = iterate(family(["10", "01"]), None, F(1), 1, 1000)
+    how = of_family(family(["10", "01"]), None, F(1), 1, 1000)
     found = histogram([(0, 0, 3, 0), (1, 0, 2, 0)], how) >> how.algorithm.places
     assert found.tolist() == [0, 3, 0, 2, 0]
 
 
 def test_a_table_larger_than_declared_is_cut() -> None:
     """No cell passes 2^62, whatever the statement counts."""
-    how = iterate(family(["10"]), None, F(1), 1, 1000)
+    how = of_family(family(["10"]), None, F(1), 1, 1000)
     assert histogram([(0, 0, 2**40, 0)], how).max() == 1 << 62
 
 
 def test_released_integers_alone_are_shown() -> None:
     """With draws of 0 and every candidate measured the answers are the sums, thresholds at the top."""
     asked = family(["10", "01", "11", "10"], options=Options(rounds=4))
-    how = iterate(asked, None, F(40), 1, 1000)
+    how = of_family(asked, None, F(40), 1, 1000)
     noise: Any = Given([0.0] * 6, [0] * 4)
     record = " ".join(("0", "0", "300", "0")) + ";" + " ".join(("1", "0", "100", "0"))
     ((raw),) = how.release([[record]], noise, "x")
@@ -121,7 +121,7 @@ def test_released_integers_alone_are_shown() -> None:
 
 
 def test_charges_add_up_to_epsilon() -> None:
-    how = iterate(family(["10"]), VALUES, F("0.3"), 2, 1000)
+    how = of_family(family(["10"]), VALUES, F("0.3"), 2, 1000)
     assert sum(charge.pure()[0] for charge in how.charges()) == F("0.3")
     assert how.algorithm.sensitivity == 2
 
@@ -140,7 +140,7 @@ def test_rounds_end(cells: int) -> None:
 
 def refusal(*axes: Sequence[str], values: Values | None = VALUES, options: Options | None = None) -> str:
     with pytest.raises(DPError) as error:
-        iterate(family(*axes, options=options), values, F(1), 1, 1000)
+        of_family(family(*axes, options=options), values, F(1), 1, 1000)
     assert error.value.sqlstate == "DP005" and error.value.hint
     return error.value.message
 
@@ -154,6 +154,6 @@ def test_sizes_are_limited() -> None:
 
 def test_extra_mass_is_not_shown() -> None:
     """The cell that no query sees is part of the weights, and of no released integer."""
-    how: Iterated = iterate(family(["10"]), None, F(1), 1, 1000)
+    how: Iterated = of_family(family(["10"]), None, F(1), 1, 1000)
     assert how.cells == 4 and how.algorithm.family.cells == 5
     assert np.isclose(how.algorithm.family.prior.sum(), 5)

@@ -1,0 +1,88 @@
+"""What each mechanism that could release a family is off by (dp_plan; numeric-release.md §0.0).
+
+Public facts alone: the declared values and bounds, the grid, and the budget. Of mechanisms whose
+error depends on the data nothing is said but how many rounds they may take.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from pg_epsilon.errors import DPError
+from pg_epsilon.query.request import Request
+from pg_epsilon.release.answers import Z
+from pg_epsilon.release.ask import RANGE, Family, Options, trees_for
+from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
+from pg_epsilon.release.fitted import Fitted
+from pg_epsilon.release.iterated import Iterated
+from pg_epsilon.release.ranges import counts
+from pg_epsilon.release.singly import Singly
+
+MOST = 2_000_000  # queries times classes: beyond them a plan would wait for what nobody asked for
+
+
+def compared(request: Request, family: Family) -> dict[str, dict[str, Any]]:
+    """Mechanism → what is known of it; nothing of a family larger than MOST.
+
+    rmse: of the widest query, as it is drawn: of cells that of `unbiased`, of composition where
+    nothing is cut; None: it depends on the data. resolution: rows of that query, so many of which
+    may be noise alone. rounds: at most. integers: how many are released. refused: why it is none.
+    """
+    if len(family.grid) * family.classes > MOST:
+        return {}
+    return {name: _one(request, family, name) for name in ("cells", *WAYS, RANGE)}
+
+
+def _one(request: Request, family: Family, name: str) -> dict[str, Any]:
+    try:
+        trees = trees_for(family.axes, family.masks, gaussian=request.budget.kind == "rho") if name == RANGE else ()
+        family = replace(family, mechanism=name, options=Options(), published=None, trees=trees)
+        choice = choose(request, family)
+    except DPError as refused:
+        return {"refused": refused.message}
+    (measure,) = choice.estimator.measures
+    found = {"integers": measure.released}
+    if isinstance(measure, Cells):
+        return {**found, **_of_cells(measure, family)}
+    if isinstance(measure, Singly):
+        return {**found, "rmse": _rounded(measure.draw.deviation)}
+    own = measure.own if isinstance(measure, Fitted) else measure
+    if not isinstance(own, Iterated):
+        return found
+    return {**found, "rmse": None, "rounds": min(own.algorithm.plan.most, own.algorithm.family.count)}
+
+
+def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
+    """Of `answer` the bias is not known: it is cut above a resolution of so many rows."""
+    values, noise = measure.values, noise_of(measure)
+    classes = widest(family)
+    if family.average:
+        return {"rmse": None}
+    if values is None or family.aggregate.function == "count":
+        return {"rmse": _rounded(noise.deviation * math.sqrt(classes * measure.of_class))}
+    squares = sum(float(one) ** 2 for one in values.steps)
+    steps = max(len(values.steps) - 1 - values.zero, values.zero)
+    return {
+        "rmse": _rounded(noise.deviation * math.sqrt(classes * squares)),
+        "resolution": _rounded(Z * noise.deviation * math.sqrt(classes * steps)),
+    }
+
+
+def widest(family: Family) -> int:
+    """How many classes, or nodes of ranges, the query with most of them reads."""
+    if family.trees:
+        return int(counts(family.trees, *masks_of(family)).max())
+    return max(math.prod(mask.count("1") for mask in one) for one in family.sets.different)
+
+
+def sentences(found: dict[str, dict[str, Any]]) -> list[str]:
+    """For people, of those whose error is known; none of one alone."""
+    known = [f"{name} {one['rmse']:g}" for name, one in found.items() if one.get("rmse") is not None]
+    return [f"RMSE of the widest query where nothing is cut: {', '.join(known)}"] if len(known) > 1 else []
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
