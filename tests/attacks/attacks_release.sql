@@ -16,6 +16,10 @@ SELECT * FROM dp_release_numeric('f13', 'SELECT sum(age) FROM people WHERE sex =
 SELECT * FROM dp_release_numeric('f14', 'SELECT sum(age) FROM people WHERE sex = $1 AND age > -31', '{f,m}', epsilon => 0.01, mechanism => 'global')
 == release, a number of rounds that reads rows | all DP005 | charged 0
 SELECT * FROM dp_release_numeric('f15', 'SELECT sum(age) FROM people WHERE sex = $1', '{f}', epsilon => 0.01, mechanism => 'global', options => '{"rounds": "(SELECT max(age) FROM people)"}')
+== release, by ranges | all ok | charged <=1
+SELECT * FROM dp_release_numeric('f16', 'SELECT count(*) FROM people WHERE age >= $1 AND age > -21', '{0,1}', epsilon => 0.01, mechanism => 'range')
+== release, by ranges of what is none | all DP003 | charged 0
+SELECT * FROM dp_release_numeric('f17', 'SELECT count(*) FROM people WHERE age <> $1', '{37}', epsilon => 0.01, mechanism => 'range')
 == release, options that are code | all DP005 | charged 0
 SELECT * FROM dp_release_numeric('f10', 'SELECT count(*) FROM people WHERE sex = $1', '{f}', epsilon => 0.01, mechanism => 'alg2', options => '{"rounds": "(SELECT max(age) FROM people)"}')
 == release, a grid that reads rows | all DP003 | charged 0

@@ -35,6 +35,14 @@ def alice(stack: Stack) -> Iterator[Connection]:
         yield session
 
 
+@pytest.fixture
+def bob(stack: Stack) -> Iterator[Connection]:
+    """What alice may spend, the other tests spend."""
+    with stack.connect("bob") as session:
+        session.execute(f"SET dp.confidence = {SURE}")
+        yield session
+
+
 def test_every_way_gives_the_same_rows(stack: Stack, alice: Connection) -> None:
     """Paid once: as text, in binary, prepared, with parameters of its own; a part of its columns; by psql."""
     plain = alice.execute(f"SELECT * FROM {ASKED}").fetchall()
@@ -125,6 +133,25 @@ def test_what_algorithm_2_is_compared_with(stack: Stack, alice: Connection, mech
     with no_charge(stack.cluster):
         own = query.replace("count(*)", "count(*), dp_low(count(*)), dp_high(count(*))").replace("$1", "'f'")
         assert alice.execute(own).fetchone() == (round(found[0][1]), None, None)
+
+
+def test_ranges(stack: Stack, bob: Connection) -> None:
+    """Wide ranges of ages by the proxy's call; any other range of them free as plain SQL afterwards."""
+    query = "SELECT count(*) FROM people WHERE age >= $1 AND sex = 'f'"
+    call = f"dp_release_numeric('by_range', $q${query}$q$, '{{0,2}}', epsilon => 0.25, mechanism => 'range')"
+    with no_charge(stack.cluster):
+        plan = "\n".join(row[0] for row in bob.execute(f"EXPLAIN SELECT * FROM {call}"))
+    assert (
+        "ranges of split cells (discrete Laplace)" in plan and '"rmse": 11.31' in plan and '"cells_rmse": 44.9' in plan
+    )
+    found = bob.execute(f"SELECT * FROM {call}").fetchall()
+    with stack.cluster.connect() as root:
+        true = root.execute("SELECT count(*), count(*) FILTER (WHERE age <= 60) FROM people WHERE sex = 'f'").fetchone()
+    assert true is not None and found[0][3] <= true[0] <= found[0][4]
+    with no_charge(stack.cluster):
+        own = "SELECT dp_low(count(*)), dp_high(count(*)) FROM people WHERE sex = 'f' AND age <= 60"
+        (bar,) = bob.execute(own).fetchall()
+    assert bar[0] <= true[1] <= bar[1]
 
 
 @pytest.mark.parametrize(

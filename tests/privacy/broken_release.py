@@ -11,7 +11,7 @@ from typing import Any
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release import algorithm2, candidates, cells, choice, fitted, iterated, masses, singly
+from pg_epsilon.release import algorithm2, candidates, cells, choice, fitted, iterated, masses, ranges, singly
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -137,6 +137,23 @@ def a_bound_for_nothing(replace: Replace) -> None:
     replace(fitted.Fitted, "charges", lambda how: (sound(how)[0], sound(how)[-1]))
 
 
+def one_level_of_noise(replace: Replace) -> None:
+    """A row is in a node of every level, and the noise is scaled for one level (numeric-release.md §8.1)."""
+    replace(parts, "levels_of", lambda trees: 1)
+
+
+def nodes_that_overlap(replace: Replace) -> None:
+    """A row is in two nodes of each level, its own and the one before it."""
+
+    def along(table: Any, place: int, tree: Any) -> Any:
+        found = sound(table, place, tree)
+        found[:-1] += found[1:].copy()
+        return found
+
+    sound = ranges._along
+    replace(ranges, "_along", along)
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -154,5 +171,7 @@ CONTROLS = {
         values_beyond_the_bound,
         exact_bound,
         a_bound_for_nothing,
+        one_level_of_noise,
+        nodes_that_overlap,
     )
 }

@@ -31,6 +31,9 @@ ITERATED = "epsilon => 1, mechanism => 'alg2'"
 SINGLY = "epsilon => 1, mechanism => 'composition'"
 NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
 GLOBAL = "epsilon => 0.25, mechanism => 'global'"
+RANGED = "epsilon => 1, mechanism => 'range'"
+RANGED_BY_RHO = "rho => 0.05, mechanism => 'range'"
+BY_DAY = "SELECT sum(age) FROM audit.pay WHERE day >= $1 AND day < $2 AND insured"
 SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
 SIGNED_BY_STAGE = f"SELECT sum({SIGNED}) FROM audit.pay WHERE stage = $1"
 AGES = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND NOT insured"
@@ -41,10 +44,10 @@ SESSIONS: dict[str, list[Question]] = {
     "pay": [
         (A, "direct", asked_of(BY_STAGE, "{{red,t},{green,f}}", "epsilon => 1")),
         (A, "cache", asked_of(BY_STAGE, "{{amber,t}}", "epsilon => 1")),
-        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE day >= $1", "{2024-01-08}", "epsilon => 0.5")),
         (A, "direct", asked_of(f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward <> $1", "{north}", "epsilon => 1")),
         (A, "cache", asked_of(BY_STAGE.replace("sum", "avg"), "{{red,t},{amber,f}}", "epsilon => 1")),
-        (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 1")),
+        (A, "direct", asked_of("SELECT count(age) FROM audit.pay WHERE stage IN ($1)", "{red}", "epsilon => 0.5")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured", "{red}", "epsilon => 1")),
         (A, "direct", asked_of("SELECT sum(age) FROM audit.unpaid WHERE stage = $1", "{red}", "epsilon => 1")),
         (A, "family", "dp_sum('audit.pay', 'age', $q$stage <> 'red' AND insured$q$, epsilon => 0.1)"),
@@ -65,6 +68,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.pay WHERE stage <> $1", "{red,amber}", NORMALISED)),
         (A, "direct", asked_of(AGES, "{red,amber,green}", GLOBAL)),
         (A, "family", "dp_sum('audit.pay', 'age', $q$stage = 'red' AND NOT insured$q$, epsilon => 0.1)"),
+        (A, "direct", asked_of(BY_DAY, "{{2024-01-01,2024-04-01},{2024-01-08,2024-03-25}}", RANGED)),
+        (A, "cache", asked_of(BY_DAY, "{{2024-01-01,2024-03-25}}", RANGED)),
+        (A, "family", "dp_count('audit.pay', $q$day < '2024-02-12' AND insured$q$, epsilon => 0.1)"),
+        (A, "DP003", asked_of("SELECT count(*) FROM audit.pay WHERE ward <> $1", "{south}", RANGED)),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -76,6 +83,7 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku NOT IN ($1)", "{s9}", SINGLY)),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku <> $1", "{s1,s2}", NORMALISED)),
         (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku <> $1", "{s1,s2,s3}", GLOBAL)),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.deal WHERE id >= $1", "{0,40}", RANGED)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
@@ -87,6 +95,7 @@ SESSIONS: dict[str, list[Question]] = {
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE kind NOT IN ($1)", "{k3}", "rho => 0.05")),
+        (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE size > $1", "{100,5}", RANGED_BY_RHO)),
     ],
 }
 # More than a session has left: a threshold above 0 has to be likely where there are few rows.
@@ -114,6 +123,11 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "exact_bound", "statements", 24),
     ("pay", "a_bound_for_nothing", "price", 24),
     ("trade", "one_row_a_user", "sensitivity", 8),
+    ("pay", "one_level_of_noise", "sensitivity", 26),
+    ("pay", "nodes_that_overlap", "sensitivity", 26),
+    ("pay", "cells_with_rows_alone", "draws", 26),
+    ("trade", "one_row_a_user", "sensitivity", 9),
+    ("web", "one_level_of_noise", "sensitivity", 2),
 ]
 
 

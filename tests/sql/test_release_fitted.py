@@ -117,7 +117,8 @@ def test_a_plan_compares_the_mechanisms(cluster: Cluster, alice: Connection) -> 
     plans = [planned(cluster, alice, query, grid, f"epsilon => 4{more}") for more in ("", ", mechanism => 'alg2'")]
     found = plans[0]["mechanisms"]
     assert plans[1]["mechanisms"] == found
-    assert set(found) == {"cells", "alg2", "composition", "normalisation", "global"}
+    assert set(found) == {"cells", "alg2", "composition", "normalisation", "global", "range"}
+    assert found["range"] == found["cells"]  # one level is nearest
     squares = sum(4**step for step in range(7))
     assert found["cells"]["rmse"] == pytest.approx((2 / 16 * 21 * squares) ** 0.5, rel=1e-3)
     assert found["cells"]["resolution"] == pytest.approx(2 * (2 / 16 * 21 * 7) ** 0.5, rel=1e-3)

@@ -20,12 +20,15 @@ from pg_epsilon.query.kinds import Head
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
+from pg_epsilon.release.trees import Tree, is_range, levels_of
 
 ALG2 = "alg2"
 COMPOSITION = "composition"
 NORMALISATION = "normalisation"
 GLOBAL = "global"
-MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL)
+RANGE = "range"
+MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
+WITHOUT_TABLE = {COMPOSITION: "composition makes answers", RANGE: "range makes sums of many classes"}
 _HAVE = {ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
@@ -88,7 +91,7 @@ class Family:
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
     simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, auto as cells. average: averages
     are asked for, and the aggregate is their sum: what is released is the same.
-    published: whether as a table of schema dp_release.
+    published: whether as a table of schema dp_release. trees: of range, of each axis.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Family:
     options: Options = Options()
     average: bool = False
     published: Publication | None = None
+    trees: tuple[Tree, ...] = ()
 
     @cached_property
     def sets(self) -> Sets:
@@ -116,6 +120,8 @@ class Family:
         classes = [axis.key.canonical() for axis in self.axes]
         if self.mechanism == "cells":
             return {"classes": classes, "mechanism": "cells"}
+        if self.mechanism == RANGE:
+            return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
         return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds}
 
@@ -154,6 +160,7 @@ def compile_family(head: Head) -> Family | None:
     distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
     rows = _grid(given.get("grid"), template.parameters)
     masks = _masks(template, axes, distinct, rows, head)
+    trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         _name(members.text(given.get("name"), "name") or ""),
         query,
@@ -162,18 +169,39 @@ def compile_family(head: Head) -> Family | None:
         masks,
         rows,
         given.get("simultaneous") is not False,
-        "cells" if mechanism == "auto" else mechanism,
+        "cells" if mechanism == "auto" or (mechanism == RANGE and not trees) else mechanism,
         _options(given.get("options"), mechanism),
         template.average,
         _publication(given, mechanism),
+        trees,
     )
+
+
+def trees_for(axes: Sequence[Axis], masks: Sequence[Masks], *, gaussian: bool) -> tuple[Tree, ...]:
+    """Of each axis the tree that its ranges are read from; none where single classes are nearest, which is a release
+    by cells. DP003 for a query that is no range."""
+    for axis, own in zip(axes, masks, strict=True):
+        if not all(map(is_range, own.different)):
+            raise DPError(
+                SHAPE,
+                f"a query of the grid reads declared values of {axis.name} that are not next to each other",
+                f"Compare {axis.name} by =, <, <=, >, >= or BETWEEN; mechanism => 'cells' answers any set of values.",
+            )
+    import numpy as np
+
+    from pg_epsilon.release import ranges
+
+    bare = [Tree(axis.size, axis.starts[-1] is None) for axis in axes]
+    of = np.array([own.of for own in masks], np.int64)
+    found = ranges.trees_for(bare, [own.different for own in masks], of, gaussian=gaussian)
+    return found if levels_of(found) > 1 else ()
 
 
 def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None:
     found = publication(given)
-    if found is not None and mechanism == COMPOSITION:
+    if found is not None and mechanism in WITHOUT_TABLE:
         hint = "Publish a release of mechanism => 'cells' or 'alg2'."
-        raise DPError(OUT_OF_RANGE, "composition makes answers and no table that could be published", hint)
+        raise DPError(OUT_OF_RANGE, f"{WITHOUT_TABLE[mechanism]} and no table that could be published", hint)
     return found
 
 

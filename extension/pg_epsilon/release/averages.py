@@ -22,10 +22,19 @@ _HALVINGS = 16
 
 
 def average(
-    cells: Array, steps: Array, classes: int, noise: Noise, of: int, miss: float, ends: tuple[float, float]
+    cells: Array,
+    steps: Array,
+    classes: int,
+    noise: Noise,
+    of: int | Everywhere,
+    miss: float,
+    ends: tuple[float, float],
 ) -> Answer:
-    """One set's average, its bar with those of all sets at once. of: how many classes the release has."""
-    own = Everywhere.of(noise, of)
+    """One set's average, its bar with those of all sets at once.
+
+    of: how many classes the release has, or the noise that says what holds at once.
+    """
+    own = of if isinstance(of, Everywhere) else Everywhere.of(noise, of)
     return _average(cells, steps, classes, noise, lambda weights: own.each(weights, miss, classes), ends)
 
 

@@ -17,7 +17,7 @@ from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
-from pg_epsilon.release import fitted, iterated, singly
+from pg_epsilon.release import fitted, iterated, ranges, singly
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
 from pg_epsilon.release.ask import ALG2, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
@@ -26,10 +26,12 @@ from pg_epsilon.release.masses import Values
 from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
 from pg_epsilon.release.statement import statement
+from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
 MOST_WORK = 2**36  # queries times cells
+MOST_READ = 2**32  # the same where each query reads cells of its own
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
 
 
@@ -91,12 +93,7 @@ def choose(request: Request, family: Family) -> Choice:
     lattice = family.aggregate.lattice
     values = Values.of(lattice, rows) if lattice is not None else None
     of_class = values.cells if values is not None else 1
-    if family.classes * of_class > MOST_CELLS:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"{family.classes} classes of {of_class} cells each are more than {MOST_CELLS} cells",
-            "Compare fewer columns with parameters, or ask the owner for coarser domains.",
-        )
+    _check_size(family, of_class)
     _check_work(family, of_class)
     measure: Measured
     if way is not None:
@@ -104,7 +101,8 @@ def choose(request: Request, family: Family) -> Choice:
     else:
         share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
         whole = values.whole if values is not None else 1
-        measure = Cells(family.classes, values, share.additive(units * whole))
+        moved, levels = units * whole, levels_of(family.trees)
+        measure = Cells(family.classes, values, share.additive(moved * levels, moved**2 * levels), family.trees)
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
@@ -128,12 +126,29 @@ def _check_averages(family: Family) -> None:
         )
 
 
-def _check_work(family: Family, of_class: int) -> None:
-    """DP005 where adding up the answers, after the charge, would take longer than a minute."""
-    if len(family.grid) * family.classes * of_class > MOST_WORK:
+def _check_size(family: Family, of_class: int) -> None:
+    many, words = family.classes, "classes"
+    if family.trees:
+        many, words = nodes_of(family.trees), f"nodes over {many} classes"
+    if many * of_class > MOST_CELLS:
         raise DPError(
             OUT_OF_RANGE,
-            f"{len(family.grid)} queries of {family.classes} classes with {of_class} cells are too many to add up",
+            f"{many} {words} of {of_class} cells each are more than {MOST_CELLS} cells",
+            "Compare fewer columns with parameters, or ask the owner for coarser domains.",
+        )
+
+
+def _check_work(family: Family, of_class: int) -> None:
+    """DP005 where adding up the answers, after the charge, would take longer than a minute."""
+    if family.trees:
+        read = int(ranges.counts(family.trees, *masks_of(family)).sum())
+        work, words = read * (MOST_WORK // MOST_READ), f"{read} nodes"
+    else:
+        work, words = len(family.grid) * family.classes, f"{family.classes} classes"
+    if work * of_class > MOST_WORK:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{len(family.grid)} queries of {words} with {of_class} cells are too many to add up",
             "Ask the grid in parts: after the first one they cost nothing.",
         )
 
@@ -165,15 +180,11 @@ def rows(raw: Sequence[int], measure: Measure, family: Family, confidence: Decim
 
 def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> list[Answer | None]:
     """The answer of each query, None of an average of no class; miss: of each one's bar."""
-    values = measure.values
-    sizes = [axis.size for axis in family.axes]
-    own = np.array([int(one) for one in raw], np.float64).reshape(*sizes, measure.of_class)
-    masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
-    of = [np.array(one.of, np.int64) for one in family.masks]
-    noise = noise_of(measure)
+    values, noise = measure.values, noise_of(measure)
+    own = np.array([int(one) for one in raw], np.float64)
+    sums = _sums(own if values is None else own * noise.grain, measure, family)
     if values is None:
-        return list(counted(sums_of(own, masks, of), noise, miss))
-    sums = sums_of(own * noise.grain, masks, of)
+        return list(counted(sums, noise, miss))
     if family.aggregate.function == "count":
         return list(counted(sums, noise, miss))
     steps = [float(one) for one in values.steps]
@@ -185,13 +196,28 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
     return list(summed(valued, steps, noise, miss))
 
 
+def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
+    """Of each query the cells of its classes, or of its nodes."""
+    if measure.trees:
+        return ranges.sums_of(raw.reshape(-1, measure.of_class), measure.trees, *masks_of(family))
+    sizes = [axis.size for axis in family.axes]
+    masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
+    of = [np.array(one.of, np.int64) for one in family.masks]
+    return sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
+
+
+def masks_of(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:
+    """The different masks of each axis, and the number of each query's."""
+    return [one.different for one in family.masks], np.array([one.of for one in family.masks], np.int64)
+
+
 def stored(measure: Measure, family: Family) -> dict[str, Any]:
     """What is stored beside the integers, for the weighted table (shown.py)."""
     if family.mechanism in WAYS:
         return WAYS[family.mechanism][1].description(measure, family)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
-    return description(measure, family)
+    return {"mechanism": family.mechanism} if measure.trees else description(measure, family)
 
 
 def noise_of(measure: Cells) -> Noise:
@@ -215,6 +241,8 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     noise, values = noise_of(measure), measure.values
     squares = sum(float(one) ** 2 for one in values.steps) if values is not None else 1.0
     of_class = noise.deviation * math.sqrt(squares)
+    if measure.trees:
+        return _told_of_ranges(measure, family, of_class, raw is None)
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
     found = {"classes": family.classes, "cells": measure.released, "class_rmse": float(f"{of_class:.4g}")}
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
@@ -225,6 +253,42 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
         "rows of no declared class are in none",
     )
     return found, "; ".join(words)
+
+
+def _told_of_ranges(measure: Cells, family: Family, of_node: float, beforehand: bool) -> tuple[dict[str, Any], str]:
+    """The same of a release by ranges. of_node: the expected error of one node's sum.
+
+    beforehand: what is said of the grid is not stored, hence in the facts too.
+    """
+    levels = [[tree.size(level) for level in range(tree.levels)] for tree in measure.trees]
+    nodes = nodes_of(measure.trees)
+    found = {
+        "classes": family.classes,
+        "nodes": nodes,
+        "cells": measure.released,
+        "levels": levels,
+        "node_rmse": float(f"{of_node:.4g}"),
+    }
+    most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
+    read = int(ranges.counts(measure.trees, *masks_of(family)).max())
+    worst, by_cells = of_node * math.sqrt(read), of_node / noise_factor(measure) * math.sqrt(most)
+    if beforehand:
+        found |= {"rmse": float(f"{worst:.4g}"), "cells_rmse": float(f"{by_cells:.4g}")}
+    words = (
+        f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {nodes} ranges of"
+        f" {' by '.join(', '.join(map(str, one)) for one in levels)} classes",
+        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {worst:.4g},"
+        f" where mechanism => 'cells' has {by_cells:.4g}",
+        "all bars hold at once" if family.simultaneous else "each bar holds by itself",
+        "rows of no declared class are in none",
+    )
+    return found, "; ".join(words)
+
+
+def noise_factor(measure: Cells) -> float:
+    """How much wider the noise of a node is than that of a class in a release by cells."""
+    levels = levels_of(measure.trees)
+    return math.sqrt(levels) if measure.noise.rho is not None else float(levels)
 
 
 def _array(texts: Sequence[str]) -> str:

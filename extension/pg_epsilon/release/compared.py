@@ -13,11 +13,12 @@ from typing import Any
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Z
-from pg_epsilon.release.ask import Family, Options
+from pg_epsilon.release.ask import RANGE, Family, Options, trees_for
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.choice import WAYS, choose, noise_of
+from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
 from pg_epsilon.release.fitted import Fitted
 from pg_epsilon.release.iterated import Iterated
+from pg_epsilon.release.ranges import counts
 from pg_epsilon.release.singly import Singly
 
 MOST = 2_000_000  # queries times classes: beyond them a plan would wait for what nobody asked for
@@ -32,12 +33,14 @@ def compared(request: Request, family: Family) -> dict[str, dict[str, Any]]:
     """
     if len(family.grid) * family.classes > MOST:
         return {}
-    return {name: _one(request, family, name) for name in ("cells", *WAYS)}
+    return {name: _one(request, family, name) for name in ("cells", *WAYS, RANGE)}
 
 
 def _one(request: Request, family: Family, name: str) -> dict[str, Any]:
     try:
-        choice = choose(request, replace(family, mechanism=name, options=Options(), published=None))
+        trees = trees_for(family.axes, family.masks, gaussian=request.budget.kind == "rho") if name == RANGE else ()
+        family = replace(family, mechanism=name, options=Options(), published=None, trees=trees)
+        choice = choose(request, family)
     except DPError as refused:
         return {"refused": refused.message}
     (measure,) = choice.estimator.measures
@@ -69,7 +72,9 @@ def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
 
 
 def widest(family: Family) -> int:
-    """How many classes the query with most of them reads."""
+    """How many classes, or nodes of ranges, the query with most of them reads."""
+    if family.trees:
+        return int(counts(family.trees, *masks_of(family)).max())
     return max(math.prod(mask.count("1") for mask in one) for one in family.sets.different)
 
 

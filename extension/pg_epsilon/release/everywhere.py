@@ -71,6 +71,33 @@ class Everywhere(Noise):
         return self.scale * largest * _least(bound, end) + self.grain * times * float(sizes.sum())
 
 
+class Shared(Everywhere):
+    """The same with half of the miss: the other half is of other sets, `Boxes`."""
+
+    def reach(self, weights: Array, miss: float, times: int = 1) -> float:
+        return super().reach(weights, miss / 2, times)
+
+    def each(self, weights: Array, miss: float, times: int) -> float:
+        return super().each(weights, miss / 2, times)
+
+
+@dataclass(frozen=True)
+class Boxes(Everywhere):
+    """The noise of a release of nodes, whose bars hold with half of the miss for all ranges at once, a union bound over
+    their number, `boxes`; each of them is read from nodes that are fixed beforehand."""
+
+    boxes: int
+
+    def reach(self, weights: Array, miss: float, times: int = 1) -> float:
+        if not weights.size or not times:
+            return 0.0
+        own = miss / (2 * self.boxes)
+        return Noise.reach(self, weights, own, times) if own >= EXACT else self.alone(weights, own, times)
+
+    def each(self, weights: Array, miss: float, times: int) -> float:
+        return self.alone(weights, miss / (2 * self.boxes), times)
+
+
 def _log_choose(n: int, m: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
 

@@ -159,7 +159,8 @@ def _described(measure: Measured, family: Family) -> dict[str, Any]:
         return {**fitted.description(measure, family), "fitted": measure.name, "cells": measure.own.cells}
     noise = noise_of(measure)
     own = [noise.scale, noise.gaussian, noise.grain]
-    return {**description(measure, family), "cells": measure.released, "noise": own}
+    trees = {"trees": [[one.levels, one.shift] for one in measure.trees]} if measure.trees else {}
+    return {**description(measure, family), "cells": measure.released, "noise": own, **trees}
 
 
 @lru_cache(maxsize=64)

@@ -24,9 +24,11 @@ from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
-from pg_epsilon.release.everywhere import Everywhere
+from pg_epsilon.release.everywhere import Boxes, Everywhere, Shared
 from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest, of_grid
+from pg_epsilon.release.ranges import Read, read_bits, trees_of
 from pg_epsilon.release.recalled import recalled
+from pg_epsilon.release.trees import nodes_of
 
 OUTSIDE = "rows of no declared class are left out"
 
@@ -60,7 +62,9 @@ def deviation(facts: Mapping[str, Any], member: Member) -> float:
     steps = _steps(facts)
     sums = member.way in (ITSELF, AVERAGE) and steps is not None and "sum" in facts["question"]["aggregate"]
     weights = steps if sums and steps is not None else np.ones(len(facts["values"]))
-    return noise_of(facts).deviation * math.sqrt(member.classes * float(np.square(weights).sum()))
+    read = _read(facts, member.bits)
+    many = member.classes if read is None else len(read.nodes)
+    return noise_of(facts).deviation * math.sqrt(many * float(np.square(weights).sum()))
 
 
 def served(
@@ -73,16 +77,19 @@ def served(
         return Served(member, recalled(facts, cells, member.bits, miss), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
-    own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain
-    if queries is None:
-        bars: tuple[Noise, float] = Everywhere.of(noise, member.bits.size), miss
+    read = _read(facts, member.bits)
+    if read is None:
+        count = member.classes
+        own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain
     else:
-        bars = noise, miss / queries
-    many = np.array([member.classes])
+        count, own = len(read.nodes), read.of(cells.reshape(-1, len(facts["values"])))[None, :] * grain
+    all_sets = _everywhere(facts, noise, member, read)
+    bars: tuple[Noise, float] = (all_sets, miss) if queries is None else (noise, miss / queries)
+    many = np.array([count])
     if member.way == AVERAGE and steps is not None and member.aggregate.lattice is not None:
         lattice = member.aggregate.lattice
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
-        one = average(own[0, : len(steps)], steps, member.classes, noise, member.bits.size, miss, ends)
+        one = average(own[0, : len(steps)], steps, count, noise, all_sets, miss, ends)
         return Served(member, one, None)
     if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
         (found,) = summed(Sums(own[:, : len(steps)], many), steps.tolist(), *bars)
@@ -91,6 +98,23 @@ def served(
         own = own if without is None else np.delete(own, without, axis=1)
         (found,) = counted(Sums(own, many), *bars)
     return Served(member, found, queries)
+
+
+def _read(facts: Mapping[str, Any], bits: npt.NDArray[np.bool_]) -> Read | None:
+    """Which nodes a set of classes is read from; None of a release whose classes have cells."""
+    trees = trees_of(facts)
+    return read_bits(trees, bits) if trees else None
+
+
+def _everywhere(facts: Mapping[str, Any], noise: Noise, member: Member, read: Read | None) -> Everywhere:
+    """The noise whose bars hold for all that could be asked at once: of ranges half of what they may miss is for all
+    ranges, half for all sets of nodes."""
+    if read is None:
+        return Everywhere.of(noise, member.bits.size)
+    trees = trees_of(facts)
+    if read.box:
+        return Boxes(noise.scale, noise.gaussian, noise.grain, nodes_of(trees), math.prod(one.ranges for one in trees))
+    return Shared(noise.scale, noise.gaussian, noise.grain, nodes_of(trees))
 
 
 def is_candidate(member: Member) -> int | None:

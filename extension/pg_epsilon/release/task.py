@@ -15,7 +15,7 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
-from pg_epsilon.release.ask import COMPOSITION, Family, compile_family, spelled_out
+from pg_epsilon.release.ask import WITHOUT_TABLE, Family, compile_family, spelled_out
 from pg_epsilon.release.shown import table
 
 
@@ -50,9 +50,10 @@ class ReleaseTask(Task[Family]):
 
     def again(self, stored: Mapping[str, Any], raws: Raws) -> Mapping[str, Any]:
         """The weighted table. DP005 of a release without one."""
-        if stored["release"].get("mechanism") == COMPOSITION:
+        mechanism = stored["release"].get("mechanism")
+        if mechanism in WITHOUT_TABLE:
             hint = "SELECT name, query FROM dp.families; and ask one of its queries, which is free."
-            raise DPError(OUT_OF_RANGE, "a release by composition has no weighted table", hint)
+            raise DPError(OUT_OF_RANGE, f"a release by {mechanism} has no weighted table", hint)
         return {"release": table(stored["release"], raws[0])}
 
     def describe(self, prepared: Prepared, raw: Sequence[int] | None) -> Told:
