@@ -120,7 +120,8 @@ def test_nothing_of_the_engine_is_open_to_the_world(owner: Connection) -> None:
         """SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'dp'::regnamespace
            AND NOT COALESCE(p.proconfig, '{}') && '{"search_path=pg_catalog, pg_temp"}'"""
     ).fetchall()
-    assert loose == []
+    # it ends a transaction, which PostgreSQL lets no procedure with a SET do; only the channel's login may call it
+    assert loose == [("_charge_and_answer(uuid,text,jsonb,jsonb,jsonb)",)]
 
 
 def test_an_analyst_without_allotment_hears_so_and_nothing_else(stack: Stack, owner: Connection) -> None:
