@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pg_epsilon.explain import expressed, images, marginals, measure, priced, ranking
+from pg_epsilon.noise import NoiseSource
 
 Replace = Callable[[Any, str, Any], None]
 shop: Any = priced
@@ -136,6 +137,27 @@ def cells_twice(replace: Replace) -> None:
     replace(marginals, "core", core)
 
 
+def groups_from_data(replace: Replace) -> None:
+    """The first group is whichever has more rows, where the comparison's own order is public (§6.3)."""
+    sound = measure.scores
+
+    def scores(kind: Any, weights: Any, cells: Any, steps: Any) -> Any:
+        larger_first = cells.rows[0] >= cells.rows[-1]
+        return sound(kind, weights if larger_first else [-one for one in weights], cells, steps)
+
+    replace(measure, "scores", scores)
+
+
+def rates_for_scales(replace: Replace) -> None:
+    """The rate of the noise is given where its scale belongs, as libraries differ in what they take (§6.6)."""
+
+    def noisy(budget: Any, exact: Any, moved: int, noise: NoiseSource, label: str) -> Any:
+        l1 = len(exact) * moved
+        return noise.laplace(exact, l1_sensitivity=l1, epsilon=1 / budget.epsilon, label=label)
+
+    replace(ranking.Budget, "noisy", noisy)
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -152,5 +174,7 @@ CONTROLS = {
         one_set_of_several,
         one_number_of_a_pair,
         cells_twice,
+        groups_from_data,
+        rates_for_scales,
     )
 }

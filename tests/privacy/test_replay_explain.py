@@ -159,6 +159,8 @@ CAUGHT = [
     ("far", "limits_that_are_not_nested", "sensitivity", 1),
     ("far", "printed_loop", "price", 1),
     ("crowd", "one_row_a_user", "sensitivity", 1),
+    ("lab", "groups_from_data", "sensitivity", 1),
+    ("pay", "rates_for_scales", "price", 1),
 ]
 
 
