@@ -25,15 +25,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enab
 DECLARE
   tree record;
   back record;
-  allowed boolean;
+  allowed boolean := true;
 BEGIN
-  allowed := (SELECT count(*) FROM after) = (SELECT count(*) FROM before JOIN after USING (dataset, role, period, node, relation_key, leaf_key));
+  -- one pass over both, because every charge waits for it: of nearly all, no tree lost a key or shrank
   FOR tree IN
-    SELECT DISTINCT o.dataset, o.role, o.period FROM before o JOIN after n USING (dataset, role, period, node, relation_key, leaf_key)
-    WHERE n.spent_epsilon < o.spent_epsilon OR n.spent_delta < o.spent_delta
+    SELECT o.dataset, o.role, o.period, bool_and(n.dataset IS NOT NULL) AS stays
+    FROM before o LEFT JOIN after n USING (dataset, role, period, node, relation_key, leaf_key)
+    GROUP BY o.dataset, o.role, o.period
+    HAVING bool_or(n.dataset IS NULL OR n.spent_epsilon < o.spent_epsilon OR n.spent_delta < o.spent_delta
        OR (o.spent_rdp IS NOT NULL AND (n.spent_rdp IS NULL OR cardinality(n.spent_rdp) <> cardinality(o.spent_rdp)
-           OR EXISTS (SELECT FROM unnest(o.spent_rdp, n.spent_rdp) u(o, n) WHERE u.n < u.o)))
+           OR EXISTS (SELECT FROM unnest(o.spent_rdp, n.spent_rdp) u(o, n) WHERE u.n < u.o))))
   LOOP
+    allowed := tree.stays;
     -- all accounts of the return's scope and no other, each by what it gives back, and each tree once
     SELECT * INTO back FROM dp._account_return(tree.dataset, tree.role, tree.period) r
     WHERE NOT EXISTS (SELECT FROM dp.returned d WHERE d.request_id = r.request_id AND d.role = tree.role);
