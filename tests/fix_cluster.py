@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,6 +72,7 @@ class Cluster:
     port: int
     paths: locations.Paths
     settings: dict[str, str] = field(default_factory=dict)
+    copied: Path | None = None
 
     @property
     def data(self) -> Path:
@@ -100,8 +101,8 @@ class Cluster:
         )
 
     def create(self) -> None:
-        """A data folder, as initdb makes it: that runs once in a process, and its result is copied."""
-        self.run("cp", "-a", str(_initialised(self.paths)), str(self.data))
+        """A data folder, as initdb makes it: that runs once in a process, and its result is copied; or `copied`."""
+        self.run("cp", "-a", str(self.copied or _initialised(self.paths)), str(self.data))
         conf = {
             **SETTINGS,
             "port": str(self.port),
@@ -203,6 +204,31 @@ def _initialised(paths: locations.Paths) -> Path:
     return _made[paths.bindir]
 
 
+def _prepared(paths: locations.Paths, name: str, *prepare: Callable[[Cluster], object]) -> Path:
+    """The data folder of a stopped server that was prepared: what a module of tests waits for longest, and so made once
+    in a process."""
+    key = paths.destdir / name
+    if key not in _made:
+        cluster = Cluster(_folder(paths), free_port(), paths)
+        cluster.create()
+        cluster.start()
+        for step in prepare:
+            step(cluster)
+        cluster.stop("fast")
+        _made[key] = cluster.data
+    return _made[key]
+
+
+# As if all had been made where the copy lies: else its ledger would be a copy, and frozen, and its channel would look
+# for the server that was copied.
+HERE = """
+CALL dp.repair_channel();
+UPDATE dp.incarnation i SET id = gen_random_uuid(), system_identifier = p.system_identifier, timeline = p.timeline,
+  database_oid = p.database_oid, inode = p.inode, ctime = p.ctime FROM dp._place() p;
+UPDATE dp.dataset SET incarnation = i.id FROM dp.incarnation i;
+"""
+
+
 @atexit.register
 def pytest_sessionfinish() -> None:
     """Of benchmarks too, which have no session."""
@@ -220,11 +246,14 @@ def _folder(paths: locations.Paths) -> Path:
 
 
 @contextmanager
-def cluster_at_work(*, paths: locations.Paths | None = None, **settings: str) -> Iterator[Cluster]:
-    """A new cluster, started; stopped and deleted at the end. paths: of another checkout, whose script is built."""
+def cluster_at_work(
+    *, paths: locations.Paths | None = None, copied: Path | None = None, **settings: str
+) -> Iterator[Cluster]:
+    """A new cluster, started; stopped and deleted at the end. paths: of another checkout, whose script is built.
+    copied: the data folder that it begins with."""
     paths = paths or built()
     folder = _folder(paths)
-    cluster = Cluster(folder, free_port(), paths, settings)
+    cluster = Cluster(folder, free_port(), paths, settings, copied)
     try:
         cluster.create()
         cluster.start()
@@ -237,8 +266,23 @@ def cluster_at_work(*, paths: locations.Paths | None = None, **settings: str) ->
 @contextmanager
 def private_cluster(*, paths: locations.Paths | None = None, **settings: str) -> Iterator[Cluster]:
     """A cluster with the extension installed in database `private`."""
-    with cluster_at_work(paths=paths, **settings) as cluster:
-        cluster.install()
+    if paths is not None:
+        with cluster_at_work(paths=paths, **settings) as cluster:
+            cluster.install()
+            yield cluster
+        return
+    with prepared_cluster("installed", **settings) as cluster:
+        yield cluster
+
+
+@contextmanager
+def prepared_cluster(name: str, *prepare: Callable[[Cluster], object], **settings: str) -> Iterator[Cluster]:
+    """A private cluster for which `prepare` ran, as it does once in a process for this name. Datasets of two of them
+    share their ids: for a ledger beside another one, prepare a `private_cluster`."""
+    paths = built()
+    copied = _prepared(paths, name, Cluster.install, *prepare)
+    with cluster_at_work(paths=paths, copied=copied, **settings) as cluster:
+        cluster.execute(HERE)
         yield cluster
 
 
@@ -300,9 +344,15 @@ def standard(cluster: Cluster) -> None:
     cluster.psql(SHOP, user="boss")
 
 
+@contextmanager
+def standard_cluster(**settings: str) -> Iterator[Cluster]:
+    """A prepared cluster with the standard tables."""
+    with prepared_cluster("standard", standard, **settings) as cluster:
+        yield cluster
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster of this module's own, with the standard tables."""
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running

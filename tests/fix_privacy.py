@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from fix_cluster import ROLES, Cluster, free_port, private_cluster
+from fix_cluster import ROLES, Cluster, free_port, prepared_cluster, private_cluster
 from fix_stack import Stack
 
 HERE = Path(__file__).resolve().parent / "privacy"
@@ -34,10 +34,13 @@ $$;
 @contextmanager
 def audit_cluster() -> Iterator[Cluster]:
     """A cluster with tests/privacy/audit_tables.sql, owned by `boss`."""
-    with private_cluster() as cluster:
-        cluster.psql(ROLES)
-        cluster.psql((HERE / "audit_tables.sql").read_text(), user="boss")
+    with prepared_cluster("audit", _audit_tables) as cluster:
         yield cluster
+
+
+def _audit_tables(cluster: Cluster) -> None:
+    cluster.psql(ROLES)
+    cluster.psql((HERE / "audit_tables.sql").read_text(), user="boss")
 
 
 @contextmanager

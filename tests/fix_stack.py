@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import PASSWORD, PRIVATE, Cluster, private_cluster, standard
+from fix_cluster import PASSWORD, PRIVATE, Cluster, standard_cluster
 from fix_ports import free_port
 from fix_waiting import PATIENCE
 from pg_epsilon_proxy import cli
@@ -142,8 +142,7 @@ def stack_at_work(prepare: Callable[[Cluster], object] | None = None, **settings
     prepare: makes what is there beside the standard tables, before there is a facade, which then shows it without
     another `pg-epsilon facade sync`.
     """
-    with private_cluster(**settings) as cluster:
-        standard(cluster)
+    with standard_cluster(**settings) as cluster:
         if prepare is not None:
             prepare(cluster)
         stack = Stack(cluster, free_port())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fix_cluster import private_cluster, standard
+from fix_cluster import standard_cluster
 from fix_ports import free_port
 from fix_stack import Stack
 from fix_tpch import load_graph, power_law_graph
@@ -51,8 +51,7 @@ SELECT dp._bump_policy();
 @contextmanager
 def world() -> Iterator[Stack]:
     """The stack at work; all in one cluster, so that each crash of the server meets facade and ledger alike."""
-    with private_cluster(max_connections="200") as cluster:
-        standard(cluster)
+    with standard_cluster(max_connections="200") as cluster:
         load_graph(cluster, power_law_graph(60, 150, 11))
         cluster.psql(POLICY, user="boss")
         cluster.psql(CAPS)

@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, charges, count, one, spent
 from fix_waiting import PATIENCE, backends, soon
 
@@ -34,8 +34,7 @@ QUERY = "SELECT dp.dp_query(dp.dp_count_request('people', epsilon => 0.001, fres
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster(max_connections="250") as running:
-        standard(running)
+    with standard_cluster(max_connections="250") as running:
         running.execute("UPDATE dp.role_allotment SET epsilon = 10")
         running.psql("CALL dp.create_dataset('few', epsilon => 1)", user="boss")
         yield running

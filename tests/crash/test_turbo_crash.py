@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from fix_cluster import private_cluster, standard
+from fix_cluster import standard_cluster
 from fix_ledger import balanced, one
 from fix_waiting import soon
 
@@ -30,8 +30,7 @@ EPOCH = "SELECT epoch, threshold IS NOT NULL FROM dp.turbo_sv"
 
 
 def test_the_server_dies_while_clients_ask() -> None:
-    with private_cluster() as cluster:
-        standard(cluster)
+    with standard_cluster() as cluster:
         cluster.psql(SETUP, user="boss")
         seen: dict[str, Any] = {}
         answers: list[str] = []

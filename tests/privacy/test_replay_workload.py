@@ -191,11 +191,17 @@ def recorded(conn: psycopg.Connection[Any], asked: dict[str, Any]) -> dict[str, 
 
 
 def violations(
-    conn: psycopg.Connection[Any], dataset: str, asked: Any, record: Session, *controls: str, planned: bool = True
+    conn: psycopg.Connection[Any],
+    dataset: str,
+    asked: Any,
+    record: Session,
+    *controls: str,
+    planned: bool = True,
+    some: slice = slice(None),
 ) -> Iterator[str]:
     row = conn.execute("SELECT orders::float8[], epsilon::text FROM dp.dataset WHERE name = %s", (dataset,)).fetchone()
     assert row is not None
-    for neighbour in removals(conn, dataset, 2, seed=20261124) + additions(conn, dataset)[::4]:
+    for neighbour in (removals(conn, dataset, 2, seed=20261124) + additions(conn, dataset)[::4])[some]:
         replay = run(
             conn, dataset, asked, neighbour=neighbour, frozen=record.outputs, controls=controls, planned=planned
         )
@@ -212,12 +218,14 @@ def test_workloads_go_where_they_say(recorded: dict[str, Session], dataset: str)
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("third", range(3))
 @pytest.mark.parametrize("dataset", SESSIONS)
 def test_a_unit_changes_exact_values_only(
-    conn: psycopg.Connection[Any], asked: dict[str, Any], recorded: dict[str, Session], dataset: str
+    conn: psycopg.Connection[Any], asked: dict[str, Any], recorded: dict[str, Session], dataset: str, third: int
 ) -> None:
     """Same draws, statements, answers and accounts; losses within the charge, for units removed and added."""
-    assert list(violations(conn, dataset, asked[dataset], recorded[dataset])) == []
+    some = slice(third, None, 3)
+    assert list(violations(conn, dataset, asked[dataset], recorded[dataset], some=some)) == []
 
 
 def test_a_unit_reaches_the_charge(

@@ -9,15 +9,14 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, count, make, no_charge, one, refused, spent
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, gaussian_to_rdp, pure_to_rdp, renyi_cap
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import Connection, balanced, count, make, no_charge, one, refused
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(
             "CREATE TABLE moments (id int PRIMARY KEY, at timestamptz, day date, kind text);"
             "INSERT INTO moments SELECT i, timestamptz '2024-01-01 00:00+00' + i * interval '1 hour', '2024-01-01', 'a'"

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import PRIVATE, Cluster, private_cluster, standard
+from fix_cluster import PRIVATE, Cluster, standard_cluster
 from fix_ledger import balanced, charges, count, no_charge, one, refused, spent
 from fix_waiting import LOCKED, PATIENCE, cancelling
 
@@ -27,8 +27,7 @@ ASK = "dp.dp_count('people', epsilon => 0.01, fresh => true)"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster(max_prepared_transactions="5") as running:
-        standard(running)
+    with standard_cluster(max_prepared_transactions="5") as running:
         running.execute("UPDATE dp.role_allotment SET epsilon = 10")
         yield running
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import refused
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC", dbname="postgres")
         yield running
 

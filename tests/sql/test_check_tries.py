@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import CHANGED_PASSWORD, PRIVATE, Cluster, private_cluster, standard
+from fix_cluster import CHANGED_PASSWORD, PRIVATE, Cluster, standard_cluster
 from fix_ledger import count, no_charge, one, refused
 
 NOTHING = "nothing can be answered: "
@@ -24,8 +24,7 @@ NOTHING = "nothing can be answered: "
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

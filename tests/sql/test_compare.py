@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 
 Connection = psycopg.Connection[Any]
@@ -36,8 +36,7 @@ CALL dp.publish('visits'); CALL dp.allot('alice', 'visits', epsilon => 50);
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql("CALL dp.allot('alice', 'people', epsilon => 10)", user="boss")
         yield running
 

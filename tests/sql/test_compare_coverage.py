@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import private_cluster, standard
+from fix_cluster import standard_cluster
 
 RUNS, FEWEST = 1000, 930
 # What each is promised at least: .95 is for all three pairs of counts at once, by a bound of which each has a third,
@@ -31,8 +31,7 @@ CALL dp.publish('many'); CALL dp.allot('alice', 'many', epsilon => 1000);
 @pytest.fixture(scope="module")
 def found() -> Iterator[dict[str, list[tuple[float, float]]]]:
     """Intervals of the difference of two counts and of two averages, one for each release."""
-    with private_cluster() as cluster:
-        standard(cluster)
+    with standard_cluster() as cluster:
         cluster.psql(MANY, user="boss")
         with cluster.connect("alice") as alice:
             intervals: dict[str, list[tuple[float, float]]] = {"count": [], "avg": []}

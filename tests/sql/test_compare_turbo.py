@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one, refused
 
 Connection = psycopg.Connection[Any]
@@ -41,8 +41,7 @@ BY_PARTY = "'ballots', '{party}', '{count(*)}'"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SETUP, user="boss")
         yield running
 

@@ -31,7 +31,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import Connection, account, balanced, count, make, no_charge, one, refused
 from pg_epsilon.plan import make_plan
 from pg_epsilon.query.expression import Fold
@@ -41,8 +41,7 @@ from pg_epsilon.query.request import compile_request
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import forgive, no_charge, one, refused, spent
 
 # What a table of users at one place says of itself; each user has a row.
@@ -55,8 +55,7 @@ $$;
 
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Cluster]:
-    with private_cluster(temp_file_limit="64kB") as cluster:
-        standard(cluster)
+    with standard_cluster(temp_file_limit="64kB") as cluster:
         cluster.psql(CHECKED_AFTER)
         cluster.psql(
             "CALL dp.create_dataset('crowd', unit => 'user', epsilon => 1000);"

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, charges, forgive, one, refused, spent
 from fix_waiting import PATIENCE, backends, cancelling, soon
 
@@ -58,8 +58,7 @@ ALTER FUNCTION public.broken_answer(uuid, text) OWNER TO dp_owner;
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster(max_connections="200") as running:
-        standard(running)
+    with standard_cluster(max_connections="200") as running:
         running.execute("UPDATE dp.role_allotment SET epsilon = 10", "GRANT CREATE ON SCHEMA public TO dp_owner")
         running.psql(BROKEN)
         yield running

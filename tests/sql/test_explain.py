@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one, refused, spent
 
 Connection = psycopg.Connection[Any]
@@ -77,8 +77,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(60 * 1e-9, fix_chance.beyond(26
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(STAFF + POLICY, user="boss")
         running.psql("CREATE TABLE many (LIKE staff); INSERT INTO many SELECT * FROM staff;" + MANY, user="boss")
         yield running

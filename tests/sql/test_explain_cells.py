@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, charges, no_charge, one, refused
 
 Connection = psycopg.Connection[Any]
@@ -60,8 +60,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(100 * 1e-9, fix_chance.beyond(2
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SALES + POLICY.format(name="sale", more=RENYI), user="boss")
         running.psql("CREATE TABLE pure (LIKE sale); INSERT INTO pure SELECT * FROM sale", user="boss")
         running.psql(POLICY.format(name="pure", more="") + USERS, user="boss")

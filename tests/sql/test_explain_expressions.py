@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one, refused, spent
 
 Connection = psycopg.Connection[Any]
@@ -55,8 +55,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(20 * 1e-9, fix_chance.beyond(26
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         described = [COLUMNS.format(*one) for one in (("sales", "sales", 1000), ("bought", "bazaar", 1000))]
         running.psql(SALES + "".join(described) + COLUMNS.format("seen", "seen", 500), user="boss")
         yield running

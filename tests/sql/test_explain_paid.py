@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 
 Connection = psycopg.Connection[Any]
@@ -60,8 +60,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(30 * 1e-9, fix_chance.beyond(26
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SALES, user="boss")
         yield running
 

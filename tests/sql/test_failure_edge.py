@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, forgive, one, refused, spent
 from fix_waiting import backends, soon
 
@@ -53,8 +53,7 @@ ALTER FUNCTION public.broken(uuid, text, jsonb) OWNER TO dp_owner;
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.execute("UPDATE dp.role_allotment SET epsilon = 10", "GRANT CREATE ON SCHEMA public TO dp_owner")
         running.psql(BROKEN)
         yield running

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, count, forgive, no_charge, one, refused, spent
 from fix_waiting import backends, soon
 
@@ -61,8 +61,7 @@ CLOSED = "this question is closed: it failed in a way that nobody foresaw"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.execute("UPDATE dp.role_allotment SET epsilon = 10", "GRANT CREATE ON SCHEMA public TO dp_owner")
         running.psql(FAILING)
         yield running

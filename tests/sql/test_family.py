@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, charges, no_charge, one, refused
 from fix_release import ADULT
 
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(500 * 1e-9))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT, user="boss")
         with running.connect("alice", tcp=True) as conn:
             conn.execute("SET dp.confidence = 0.999999999")

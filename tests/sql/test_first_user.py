@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one, refused, spent
 
 WORLD = """
@@ -37,8 +37,7 @@ PARTS = ", partition_by => 'day', partition_key_is_public => true"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(WORLD, user="boss")
         yield running
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_cluster import PASSWORD, Cluster, private_cluster, standard
+from fix_cluster import PASSWORD, Cluster, standard_cluster
 from fix_ledger import one, refused
 
 ROOT = Path(__file__).parents[2]
@@ -82,8 +82,7 @@ ROUTINES = "pg_proc p WHERE p.pronamespace = 'dp'::regnamespace"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import refused
 from fix_tpch import load_graph, power_law_graph
 from fix_waiting import backends, has_ended, once, soon
@@ -45,8 +45,7 @@ epsilon 90. At its usual beta of 0.05 no tolerance near the truth would hold."""
 
 @pytest.fixture(scope="module")
 def graph() -> Iterator[Cluster]:
-    with private_cluster() as cluster:
-        standard(cluster)
+    with standard_cluster() as cluster:
         load_graph(cluster, EDGES)
         yield cluster
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from pg_epsilon.query.parse import written
 
 Connection = psycopg.Connection[Any]
@@ -45,8 +45,7 @@ COLUMNS = ("undeclared", "bare", "keyed", "joined", "made")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

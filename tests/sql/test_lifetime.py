@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, charges, count, make, no_charge, one, refused
 from pg_epsilon.accounting.curves import DEFAULT_ORDERS, pure_to_rdp
 
@@ -18,8 +18,7 @@ _CHARGE = Decimal("0.05")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

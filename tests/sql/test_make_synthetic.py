@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 
 pytestmark = pytest.mark.chance(
     fix_chance.union(
@@ -75,8 +75,7 @@ CALL dp.allot('dp_planner', 'lab', epsilon => 5, delta => 1e-6);
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(TYPES, user="boss")
         running.psql(RENYI, user="boss")
         running.psql("CREATE SCHEMA closed;")

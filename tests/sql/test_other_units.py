@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 
 SCHEMA = """
 CREATE TABLE node (id int PRIMARY KEY, name text UNIQUE);
@@ -21,8 +21,7 @@ CALL dp.protect('node', 'graph', unit_column => 'id');
 
 @pytest.fixture(scope="module")
 def graph() -> Iterator[Cluster]:
-    with private_cluster() as cluster:
-        standard(cluster)
+    with standard_cluster() as cluster:
         cluster.psql(SCHEMA, user="boss")
         yield cluster
 

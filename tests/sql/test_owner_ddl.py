@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import count, one, refused
 from fix_waiting import soon
 
@@ -21,8 +21,7 @@ GRID = """partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "7 d
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster(wal_level="logical", max_slot_wal_keep_size="1GB") as running:
-        standard(running)
+    with standard_cluster(wal_level="logical", max_slot_wal_keep_size="1GB") as running:
         running.psql("CALL dp.create_dataset('logs', epsilon => 5); CALL dp.allot('alice', 'logs', 5)", user="boss")
         running.execute("CREATE DATABASE source", dbname="postgres")
         yield running

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, count, make, no_charge, one, refused
 
 WEEKS = """, partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "7 days"}'"""
@@ -16,8 +16,7 @@ NAMES = """, partition_by => 'city', grid => '{"list": ["north", "south"]}'"""
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

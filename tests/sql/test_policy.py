@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import count, one, refused
 from fix_waiting import PATIENCE
 
@@ -40,8 +40,7 @@ CALL dp.protect('typed', 'rows');
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
         running.psql(WORLD, user="boss")
         running.psql("CREATE TABLE foreign_owned (id int PRIMARY KEY, a int)")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, charges, no_charge, one, refused
 from fix_release import ADULT
 from fix_waiting import LOCKED, soon
@@ -42,8 +42,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(2 * SURE + 200 * math.exp(-25))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT + MORE, user="boss")
         yield running
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 from fix_release import ADULT, upper
 from pg_epsilon.query.bounds import Lattice
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(20 * 1e-9, fix_chance.beyond(24
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT, user="boss")
         yield running
 

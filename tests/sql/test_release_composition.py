@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 from fix_release import ADULT
 from sql.test_release_alg2 import FAMILIES, path, truth
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.chance(fix_chance.union(50 * 1e-9, fix_chance.beyond(24
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT, user="boss")
         yield running
 

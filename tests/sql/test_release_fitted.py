@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 from fix_release import ADULT
 from sql.test_release_alg2 import path, truth
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.chance(fix_chance.beyond(40, 80))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT, user="boss")
         yield running
 

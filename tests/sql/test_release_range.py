@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one, refused
 from fix_release import ADULT
 from sql.test_family import grouped
@@ -44,8 +44,7 @@ GRID = "{{0,999},{17,640},{500,999},{90,20},{3,3}}"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(ADULT, user="boss")
         running.psql(WIDE, user="boss")
         yield running

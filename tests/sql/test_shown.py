@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import Connection, no_charge, one, refused
 from fix_privacy import HERE, audit_cluster
 from fix_tpch import load_graph, power_law_graph
@@ -124,8 +124,7 @@ def test_every_answer_of_the_audits_is_shown_as_it_was_given(audits: Cluster, ki
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster of this file's own: its tests alter policies and stored rows."""
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import count, refused
 from fix_stack import Stack
 from fix_waiting import PATIENCE, soon
@@ -41,8 +41,7 @@ CREATE TABLE plain (a int); CREATE TABLE bare (z int); CALL dp.protect('bare', '
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(WORLD, user="boss")
         running.psql("CREATE TABLE theirs AS SELECT * FROM people")
         running.psql("CREATE ROLE keeper LOGIN; GRANT dp_admin TO keeper; GRANT CONNECT ON DATABASE private TO keeper")

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import one, refused
 
 SETUP = """
@@ -41,8 +41,7 @@ CREATE CAST (mood AS text) WITH FUNCTION as_text(mood);
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SETUP, user="boss")
         running.execute(
             "CREATE ROLE eve LOGIN",

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, no_charge, one, refused
 
 pytestmark = pytest.mark.chance(fix_chance.union(fix_chance.accuracy(2.5, 5), 3 * fix_chance.laplace_sum(2, 23)))
@@ -40,8 +40,7 @@ CALL dp.enable_turbo('covid', '{{age,sex,positive,region,visits}}', {ALPHA}, {BE
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(COVID, user="boss")
         yield running
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, no_charge, one, refused
 from fix_turbo import ask, true
 
@@ -35,8 +35,7 @@ CALL dp.enable_turbo('small', '{{a,b}}', 0.05, 0.001);
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SETUP, user="boss")
         yield running
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one, refused
 
 ROWS = 20_000
@@ -29,8 +29,7 @@ CALL dp.enable_turbo('small', '{{a,b}}', 0.05, 0.001);
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SETUP, user="boss")
         yield running
 

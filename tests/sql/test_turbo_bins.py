@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import one
 
 # The exact value of every query of a request, from the leaf counts: nobody but a superuser of a test ever sees it.
@@ -86,8 +86,7 @@ CALL dp.allot('alice', 'rows_', epsilon => 1);
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(TABLE, user="boss")
         running.execute(EXACT)
         yield running

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, no_charge, one
 from fix_turbo import EVEN, EVEN_ROWS, ask, true
 
@@ -28,8 +28,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(EVEN.format(name="wide"), user="boss")
         yield running
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, no_charge, one, refused
 from fix_turbo import ask
 from pg_epsilon.turbo.calibration import Calibration
@@ -49,8 +49,7 @@ def rows(name: str, weeks: int = WEEKS) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

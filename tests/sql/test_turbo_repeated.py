@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, no_charge, one
 
 SETUP = """
@@ -32,8 +32,7 @@ ENABLE = "CALL dp.enable_turbo('again', '{a}', 0.05, 0.0001, planner => 'turbo',
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         running.psql(SETUP + ENABLE, user="boss")
         yield running
 

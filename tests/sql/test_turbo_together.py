@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, forgive, one, refused
 
 pytestmark = pytest.mark.chance(fix_chance.union(*[fix_chance.laplace_sum(2, 23)] * 50))
@@ -40,8 +40,7 @@ def table(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with private_cluster() as running:
-        standard(running)
+    with standard_cluster() as running:
         yield running
 
 

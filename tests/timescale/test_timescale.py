@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import fix_chance
-from fix_cluster import Cluster, private_cluster, standard
+from fix_cluster import Cluster, standard_cluster
 from fix_ledger import account, balanced, count, no_charge, one, refused
 
 pytestmark = pytest.mark.chance(fix_chance.accuracy(2.5, 4))
@@ -37,8 +37,7 @@ INSERT INTO metrics SELECT TIMESTAMPTZ '2024-01-01 00:00+00' + d * INTERVAL '1 d
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     preload = {"shared_preload_libraries": "timescaledb", "timescaledb.max_background_workers": "0"}
-    with private_cluster(**preload, **{"timescaledb.telemetry_level": "off"}) as running:
-        standard(running)
+    with standard_cluster(**preload, **{"timescaledb.telemetry_level": "off"}) as running:
         running.execute("CREATE EXTENSION timescaledb", "GRANT USAGE ON SCHEMA public TO boss")
         running.psql(HYPER, user="boss")
         yield running
