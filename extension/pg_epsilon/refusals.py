@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from pg_epsilon.accounting.filters import Remaining
 from pg_epsilon.decimals import plain
@@ -64,7 +65,8 @@ def check_not_frozen(execute: Execute, dataset: str) -> None:
     once. Of a ledger that is elsewhere, what differs is named, old and now.
     """
     inode, ctime, _ = data_directory()
-    if execute(_FREE, ["text", "numeric", "bigint"], [dataset, inode, ctime])[0]["free"]:
+    types = ["text", "numeric", "bigint", "bigint", "oid"]
+    if execute(_FREE, types, [dataset, inode, ctime, *_server(execute)])[0]["free"]:
         return
     reasons = execute(_REASONS, ["text"], [dataset])
     found = {row["reason"]: (row["place"], row["arguments"]) for row in reasons}
@@ -75,13 +77,23 @@ def check_not_frozen(execute: Execute, dataset: str) -> None:
             raise DPError(CHANNEL, told, hint.format(quoted(dataset), arguments or _ADD))
 
 
+@cache
+def _server(execute: Execute) -> tuple[int, int]:
+    """What does not change as long as this process lives: the system identifier and the oid of its database."""
+    found = execute(_SERVER, [], [])[0]
+    return int(found["system"]), int(found["database"])
+
+
+_SERVER = """
+SELECT s.system_identifier AS system, b.oid AS database
+FROM pg_catalog.pg_control_system() s, pg_catalog.pg_database b WHERE b.datname = pg_catalog.current_database()
+"""
 # True only where dp._freeze_reasons has no row, which says why, but takes several times as long: nothing is frozen, and
 # the ledger is where it was confirmed. The timeline is that of the log, as there.
 _FREE = """
 SELECT NOT EXISTS (SELECT FROM dp.freeze f WHERE f.dataset = $1) AND EXISTS (
-  SELECT FROM dp.dataset d JOIN dp.incarnation i ON i.id = d.incarnation, pg_catalog.pg_control_system() s
-  WHERE d.name = $1 AND i.system_identifier = s.system_identifier
-    AND i.database_oid = (SELECT b.oid FROM pg_catalog.pg_database b WHERE b.datname = pg_catalog.current_database())
+  SELECT FROM dp.dataset d JOIN dp.incarnation i ON i.id = d.incarnation
+  WHERE d.name = $1 AND i.system_identifier = $4 AND i.database_oid = $5
     AND i.timeline = CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN
       ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::integer END
     AND i.inode IS NOT DISTINCT FROM $2 AND i.ctime IS NOT DISTINCT FROM $3) AS free

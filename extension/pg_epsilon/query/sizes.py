@@ -170,7 +170,8 @@ class Bounds:
             return 1
         found = self._known.get(subset)
         if found is None:
-            bounds = [*self._chained(subset), *([self._covered(subset)] if self._covers else [])]
+            covers = self._covers and len(subset) > 1  # of one table the AGM bound is what it has, rounded upwards
+            bounds = [*self._chained(subset), *([self._covered(subset)] if covers else [])]
             found = self._known[subset] = min(bounds)
         return found
 
