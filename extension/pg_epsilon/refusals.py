@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from pg_epsilon.accounting.filters import Remaining
 from pg_epsilon.decimals import plain
 from pg_epsilon.engine.incarnation import data_directory
+from pg_epsilon.engine.ready import server_facts
 from pg_epsilon.errors import CHANNEL, EXHAUSTED, PRIVILEGE, UNDECLARED, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.policy import Policy
@@ -65,8 +65,9 @@ def check_not_frozen(execute: Execute, dataset: str) -> None:
     once. Of a ledger that is elsewhere, what differs is named, old and now.
     """
     inode, ctime, _ = data_directory()
-    types = ["text", "numeric", "bigint", "bigint", "oid"]
-    if execute(_FREE, types, [dataset, inode, ctime, *_server(execute)])[0]["free"]:
+    server = server_facts(execute)
+    place = [inode, ctime, server["system"], server["database"]]
+    if execute(_FREE, ["text", "numeric", "bigint", "bigint", "oid"], [dataset, *place])[0]["free"]:
         return
     reasons = execute(_REASONS, ["text"], [dataset])
     found = {row["reason"]: (row["place"], row["arguments"]) for row in reasons}
@@ -77,17 +78,6 @@ def check_not_frozen(execute: Execute, dataset: str) -> None:
             raise DPError(CHANNEL, told, hint.format(quoted(dataset), arguments or _ADD))
 
 
-@cache
-def _server(execute: Execute) -> tuple[int, int]:
-    """What does not change as long as this process lives: the system identifier and the oid of its database."""
-    found = execute(_SERVER, [], [])[0]
-    return int(found["system"]), int(found["database"])
-
-
-_SERVER = """
-SELECT s.system_identifier AS system, b.oid AS database
-FROM pg_catalog.pg_control_system() s, pg_catalog.pg_database b WHERE b.datname = pg_catalog.current_database()
-"""
 # True only where dp._freeze_reasons has no row, which says why, but takes several times as long: nothing is frozen, and
 # the ledger is where it was confirmed. The timeline is that of the log, as there.
 _FREE = """

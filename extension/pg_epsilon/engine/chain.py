@@ -48,11 +48,16 @@ _EXACT = Context(prec=200)
 
 def parse(text: str) -> Any:
     """A JSON text of PostgreSQL's, its numbers as they are stored."""
-    return json.loads(text, parse_float=_digits)
+    return _decode(text)
 
 
 def _digits(text: str) -> str:
     return "\0" + text
+
+
+# Made once: json.loads and json.dumps make one a call where anything is not their default, and every charge has several.
+_decode = json.JSONDecoder(parse_float=_digits).decode
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def number(value: Any) -> Decimal:
@@ -62,7 +67,7 @@ def number(value: Any) -> Decimal:
 
 def canonical(value: Any) -> bytes:
     """The canonical form of what `parse` returned."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return _encode(value).encode("ascii")
 
 
 def digest(*parts: Any) -> str:

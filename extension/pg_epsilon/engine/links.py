@@ -41,8 +41,9 @@ _LEDGER_TYPES = [
 ]
 _RELEASE = (
     "INSERT INTO dp.release AS r (request_id, cache_key, dataset, relation_key, data_version, mechanism, answer)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ((to_jsonb(r) - 'answer') || jsonb_build_object('salt',"
-    " (SELECT l.salt FROM dp.ledger l WHERE l.request_id = r.request_id)))::text AS content,"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING json_build_object('request_id', request_id, 'cache_key', cache_key,"
+    " 'dataset', dataset, 'relation_key', relation_key, 'data_version', data_version, 'mechanism', mechanism,"
+    " 'as_of', as_of, 'salt', (SELECT l.salt FROM dp.ledger l WHERE l.request_id = r.request_id)) AS content,"
     " (answer -> 'presentation')::text AS presentation"
 )
 _RELEASE_TYPES = ["uuid", "text", "text", "text", "bigint", "text", "jsonb"]

@@ -28,7 +28,8 @@ REENCODE = (
 )
 _SERVER = (
     "SELECT current_setting('server_version_num')::int AS version, pg_encoding_to_char(encoding) AS encoding,"
-    " (SELECT extversion FROM pg_extension WHERE extname = 'pg_epsilon') AS extversion"
+    " (SELECT extversion FROM pg_extension WHERE extname = 'pg_epsilon') AS extversion,"
+    " (SELECT system_identifier FROM pg_control_system()) AS system, oid AS database"
     " FROM pg_database WHERE datname = current_database()"
 )
 _facts: dict[str, Any] = {}
@@ -36,7 +37,10 @@ _passed: set[str] = set()
 
 
 def server_facts(execute: Execute) -> dict[str, Any]:
-    """Version and encoding of the server, read once per backend; DP006 as `check_version` and `check_encoding`."""
+    """Version, encoding, system identifier and database of the server: none changes under a backend, which reads once.
+
+    DP006 as `check_version` and `check_encoding`.
+    """
     if not _facts:
         found = execute(_SERVER, (), ())[0]
         check_version(found["extversion"])
