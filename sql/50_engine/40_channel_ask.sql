@@ -2,7 +2,7 @@ CREATE FUNCTION dp._channel_once(statement text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   started timestamptz := clock_timestamp();
-  polls integer := 0;
+  taken double precision;
   reply jsonb;
 BEGIN
   PERFORM dp._channel_open();
@@ -11,10 +11,11 @@ BEGIN
   END IF;
   -- from 17 on dblink's own wait hears a cancel; before, it would sleep through one, so that the reply is polled for
   WHILE current_setting('server_version_num')::integer < 170000 AND dp_link.dblink_is_busy('dp_ledger') = 1 LOOP
-    polls := polls + 1;
-    IF polls > 50 THEN
-      -- a fiftieth of what it took so far: a long scan is not delayed noticeably, a short one not at all
-      PERFORM pg_sleep(least(greatest(extract(epoch FROM clock_timestamp() - started)::double precision / 50, 0.0001), 0.02));
+    taken := extract(epoch FROM clock_timestamp() - started);
+    -- what is stored is there by then, and a sleep is a whole millisecond at least
+    IF taken > 0.0005 THEN
+      -- a fiftieth of what it took so far: a long scan is not delayed noticeably
+      PERFORM pg_sleep(least(greatest(taken / 50, 0.0001), 0.02));
     END IF;
   END LOOP;
   SELECT t.reply INTO reply FROM dp_link.dblink_get_result('dp_ledger') AS t(reply jsonb);

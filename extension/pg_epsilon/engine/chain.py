@@ -55,7 +55,7 @@ def _digits(text: str) -> str:
     return "\0" + text
 
 
-# Made once: json.loads and json.dumps make one a call where anything is not their default, and every charge has several.
+# Made once: json.loads and json.dumps make one a call where anything is not their default, several a charge.
 _decode = json.JSONDecoder(parse_float=_digits).decode
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
