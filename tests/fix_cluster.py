@@ -210,11 +210,16 @@ def _prepared(paths: locations.Paths, name: str, *prepare: Callable[[Cluster], o
     key = paths.destdir / name
     if key not in _made:
         cluster = Cluster(_folder(paths), free_port(), paths)
-        cluster.create()
-        cluster.start()
-        for step in prepare:
-            step(cluster)
-        cluster.stop("fast")
+        try:
+            cluster.create()
+            cluster.start()
+            for step in prepare:
+                step(cluster)
+            cluster.stop("fast")
+        except BaseException:
+            cluster.stop()
+            shutil.rmtree(cluster.folder, ignore_errors=True)
+            raise
         _made[key] = cluster.data
     return _made[key]
 
