@@ -257,3 +257,50 @@ def test_cells_have_no_options(cluster: Cluster, alice: Connection) -> None:
     with no_charge(cluster), pytest.raises(psycopg.Error) as error:
         alice.execute(f"""{call} options => '{{"rounds": 3}}')""")
     assert error.value.sqlstate == "DP005"
+
+
+def chosen(cluster: Cluster, conn: Connection, name: str, grid: str, more: str) -> tuple[str, str]:
+    """(Mechanism, text) of a plan by mechanism => 'auto'."""
+    query = "SELECT sum(price) FROM adult WHERE age BETWEEN $1 AND $2 AND edu IN ($3, $4, $5)"
+    call = f"dp.dp_release_numeric_request('{name}', $q${query}$q$, '{grid}', {more})"
+    with no_charge(cluster):
+        found = one(conn, f"SELECT dp.dp_plan({call})")
+    return str(found["mechanism"]), str(found["text"])
+
+
+WIDE = '{{17,90,hs,ba,"m\\"a"},{17,40,hs,ba,ba}}'
+
+
+def test_auto_takes_cells_where_they_tell_enough_of_the_declared_rows(cluster: Cluster, alice: Connection) -> None:
+    """3 * 74 classes of 11 steps: 2 / 4 sqrt(2 * 2442) = 35 rows are noise; Algorithm 2 cannot tell 25, or 1 of 20."""
+    for more, mechanism in (
+        ("epsilon => 4", "split cells"),  # of 100,000 declared rows 5,000
+        ("epsilon => 4, options => '{\"rows\": 0}'", "Algorithm 2"),
+        ("epsilon => 4, options => '{\"rows\": 600}'", "Algorithm 2"),
+        ("epsilon => 4, options => '{\"rows\": 800}'", "split cells"),
+    ):
+        found, text = chosen(cluster, alice, "automatic", WIDE, more)
+        assert found.startswith(mechanism)
+        assert ("chosen because" in text) == (mechanism == "Algorithm 2")
+    found, text = chosen(cluster, alice, "automatic", "{{17,20,hs,ba,ba}}", "epsilon => 4, options => '{\"rows\": 0}'")
+    assert found.startswith("split cells") and "one query by itself" in text
+
+
+def test_auto_keeps_what_a_name_was_released_by(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT sum(price) FROM adult WHERE age BETWEEN $1 AND $2 AND edu IN ($3, $4, $5)"
+    more = "epsilon => 4, options => '{\"rows\": 0}'"
+    call = f"SELECT count(*) FROM dp.dp_release_numeric('kept', $q${query}$q$, $g${WIDE}$g$, {more})"
+    assert one(alice, call) == 2
+    assert one(alice, "SELECT mechanism FROM dp.last_answer").startswith("Algorithm 2")
+    with no_charge(cluster):  # cells would be another family: its name would be taken
+        assert one(alice, call.replace(more, "epsilon => 4")) == 2
+    assert chosen(cluster, alice, "another", WIDE, "epsilon => 4")[0].startswith("split cells")
+
+
+@pytest.mark.parametrize("rows", ["-1", '"many"', "1.5", "4611686018427387904"])
+def test_rows_are_a_whole_number(cluster: Cluster, alice: Connection, rows: str) -> None:
+    query = "SELECT sum(loss) FROM adult WHERE age = $1"
+    call = f"dp.dp_release_numeric('odd', '{query}', '{{20,21}}', options => '{{\"rows\": {rows}}}')"
+    with no_charge(cluster), pytest.raises(psycopg.Error, match="rows is a whole number") as caught:
+        alice.execute(f"SELECT * FROM {call}")
+    assert caught.value.sqlstate == "DP005" and "auto has rows" in str(caught.value.diag.message_hint)

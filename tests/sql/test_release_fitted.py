@@ -116,14 +116,16 @@ def test_a_plan_compares_the_mechanisms(cluster: Cluster, alice: Connection) -> 
     plans = [planned(cluster, alice, query, grid, f"epsilon => 4{more}") for more in ("", ", mechanism => 'alg2'")]
     found = plans[0]["mechanisms"]
     assert plans[1]["mechanisms"] == found
-    assert set(found) == {"cells", "alg2", "composition", "normalisation", "global", "range"}
+    assert set(found) == {"cells", "alg2", "composition", "normalisation", "global", "range", "zero"}
     assert found["range"] == found["cells"]  # one level is nearest
     squares = sum(4**step for step in range(7))
     assert found["cells"]["rmse"] == pytest.approx((2 / 16 * 21 * squares) ** 0.5, rel=1e-3)
     assert found["cells"]["resolution"] == pytest.approx(2 * (2 / 16 * 21 * 7) ** 0.5, rel=1e-3)
     assert found["composition"] == {"integers": 4, "rmse": pytest.approx(64 * 2**0.5, rel=1e-3)}
     cells = 74 * 8
-    assert found["alg2"] == {"integers": 3 + cells, "rmse": None, "rounds": 2 * 14}
+    weights = {"integers": 3 + cells, "rmse": None, "rounds": 2 * 14}
+    assert found["alg2"] == {**weights, "resolution": 5_000}  # a twentieth of the declared rows
+    assert found["zero"] == {"integers": 0, "rmse": None, "at_most": 100_000 * 50}
     assert found["global"] == found["normalisation"] == {"integers": 3 + cells, "rmse": None, "rounds": 2}
     words = f"where nothing is cut: cells {found['cells']['rmse']:g}, composition 90.51"
     assert words in plans[0]["text"] and words in plans[1]["text"]

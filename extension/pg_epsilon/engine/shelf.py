@@ -45,6 +45,10 @@ _SAME = (
     "{c}.request -> 'from' = $3::jsonb AND COALESCE(NULLIF({c}.request -> 'joins', 'null'), '[]') = $4::jsonb"
     " AND {c}.request ->> 'where' IS NOT DISTINCT FROM $5 AND {c}.request -> 'keys' <> '[]'"
 )
+_FAMILY = (
+    "SELECT COALESCE(facts -> 'question' ->> 'mechanism', 'cells') AS mechanism FROM dp.family"
+    " WHERE dataset = $1 AND name = $2 AND who = $3::name"
+)
 SEARCHED, USED = 10_000, 50
 
 
@@ -100,6 +104,11 @@ class _Given:
             except DPError:  # owed, redacted, or of a version that is not understood: it tells nothing
                 continue
         return found
+
+    def family(self, name: str, dataset: str) -> str | None:
+        """The mechanism by which the asker released a family of this name; None: they released none."""
+        found = self._execute(_FAMILY, ["text"] * 3, [dataset, name, self._who])
+        return str(found[0]["mechanism"]) if found else None
 
     def _read(self, request_id: str) -> Stored:
         found = self._execute(_FOUND, ["uuid", "text"], [request_id, self._who])

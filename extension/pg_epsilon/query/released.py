@@ -46,6 +46,10 @@ class Releases(Protocol):
         """Those with groups of the same rows as the document: its from, joins and where. The newest first."""
         ...
 
+    def family(self, name: str, dataset: str) -> str | None:
+        """The mechanism by which the asker released a family of this name; None: they released none."""
+        ...
+
 
 class Free(NamedTuple):
     """Where an answer comes from that reads no row.
@@ -66,6 +70,9 @@ class _None:
 
     def about(self, document: Mapping[str, Any], dataset: str) -> Sequence[Stored]:
         return ()
+
+    def family(self, name: str, dataset: str) -> str | None:
+        return None
 
 
 NONE_STORED: Releases = _None()

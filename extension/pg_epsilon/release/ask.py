@@ -17,19 +17,21 @@ from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
+from pg_epsilon.release.automatic import Grid, automatic
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
 from pg_epsilon.release.trees import Tree, is_range, levels_of
 
+AUTO = "auto"
 ALG2 = "alg2"
 COMPOSITION = "composition"
 NORMALISATION = "normalisation"
 GLOBAL = "global"
 RANGE = "range"
-MECHANISMS = ("auto", "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
+MECHANISMS = (AUTO, "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
 WITHOUT_TABLE = {COMPOSITION: "composition makes answers", RANGE: "range makes sums of many classes"}
-_HAVE = {ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
+_HAVE = {AUTO: {"rows"}, ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
@@ -39,7 +41,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
 OPTIONS = (
     "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}';"
-    " normalisation and global have rounds; other mechanisms have none."
+    " normalisation and global have rounds, auto has rows; other mechanisms have none."
 )
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
@@ -77,10 +79,11 @@ class Sets:
 @dataclass(frozen=True)
 class Options:
     """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
-    (numeric-release.md §0.0)."""
+    (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism."""
 
     rounds: int | None = None
     share: Fraction = Fraction(1)
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,9 @@ class Family:
 
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
-    simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, auto as cells. average: averages
+    simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, but not auto. average: averages
     are asked for, and the aggregate is their sum: what is released is the same.
-    published: whether as a table of schema dp_release. trees: of range, of each axis.
+    published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Family:
     average: bool = False
     published: Publication | None = None
     trees: tuple[Tree, ...] = ()
+    chosen: bool = False
 
     @cached_property
     def sets(self) -> Sets:
@@ -150,8 +154,8 @@ def compile_family(head: Head) -> Family | None:
         raise DPError(
             SHAPE, "a request of an unknown form", "SELECT * FROM dp_release_numeric('name', 'query', grid => ...)"
         )
-    mechanism = given.get("mechanism") or "auto"
-    if mechanism not in MECHANISMS:
+    asked = given.get("mechanism") or AUTO
+    if asked not in MECHANISMS:
         raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
     _ = head.budget  # how much it may cost is refused before what it is about
     template = read(query)
@@ -160,20 +164,25 @@ def compile_family(head: Head) -> Family | None:
     distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
     rows = _grid(given.get("grid"), template.parameters)
     masks = _masks(template, axes, distinct, rows, head)
+    options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
+    mechanism = asked
+    if asked == AUTO:
+        mechanism = automatic(head, name, Grid.of(masks), average=template.average, rows=options.rows)
     trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
-        _name(members.text(given.get("name"), "name") or ""),
+        name,
         query,
         head.aggregates[0],
         tuple(distinct.values()),
         masks,
         rows,
         given.get("simultaneous") is not False,
-        "cells" if mechanism == "auto" or (mechanism == RANGE and not trees) else mechanism,
-        _options(given.get("options"), mechanism),
+        "cells" if mechanism == RANGE and not trees else mechanism,
+        options,
         template.average,
         _publication(given, mechanism),
         trees,
+        asked == AUTO,
     )
 
 
@@ -215,7 +224,10 @@ def _options(given: Any, mechanism: str) -> Options:
         raise DPError(OUT_OF_RANGE, f"rounds is a whole number from 1 to {MOST_ROUNDS}", OPTIONS)
     if type(share) not in (int, float, Decimal) or not 0 < share <= 1:
         raise DPError(OUT_OF_RANGE, "threshold_share is above 0 and at most 1", OPTIONS)
-    return Options(rounds, Fraction(str(share)))
+    many = found.get("rows")
+    if many is not None and (type(many) is not int or not 0 <= many < 2**62):
+        raise DPError(OUT_OF_RANGE, "rows is a whole number, of the rows that you expect", OPTIONS)
+    return Options(rounds, Fraction(str(share)), many)
 
 
 def _name(text: str) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Z
-from pg_epsilon.release.ask import RANGE, Family, Options, trees_for
+from pg_epsilon.release.ask import ALG2, RANGE, Family, Options, trees_for
+from pg_epsilon.release.automatic import declared_rows, kappa_of, resolution_of_weights
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
 from pg_epsilon.release.fitted import Fitted
@@ -29,14 +30,16 @@ def compared(request: Request, family: Family) -> dict[str, dict[str, Any]]:
 
     rmse: of the widest query, as it is drawn: of cells that of `unbiased`, of composition where
     nothing is cut; None: it depends on the data. resolution: rows of that query, so many of which
-    may be noise alone. rounds: at most. integers: how many are released. refused: why it is none.
+    may be noise alone; of alg2 as predicted. at_most: an error that none exceeds. rounds: at most.
+    integers: how many are released. refused: why it is none.
     """
     if len(family.grid) * family.classes > MOST:
         return {}
-    return {name: _one(request, family, name) for name in ("cells", *WAYS, RANGE)}
+    found = {name: _one(request, family, name, family.options.rows) for name in ("cells", *WAYS, RANGE)}
+    return {**found, "zero": _of_zero(request, family)}
 
 
-def _one(request: Request, family: Family, name: str) -> dict[str, Any]:
+def _one(request: Request, family: Family, name: str, expected: int | None) -> dict[str, Any]:
     try:
         trees = trees_for(family.axes, family.masks, gaussian=request.budget.kind == "rho") if name == RANGE else ()
         family = replace(family, mechanism=name, options=Options(), published=None, trees=trees)
@@ -44,7 +47,7 @@ def _one(request: Request, family: Family, name: str) -> dict[str, Any]:
     except DPError as refused:
         return {"refused": refused.message}
     (measure,) = choice.estimator.measures
-    found = {"integers": measure.released}
+    found: dict[str, Any] = {"integers": measure.released}
     if isinstance(measure, Cells):
         return {**found, **_of_cells(measure, family)}
     if isinstance(measure, Singly):
@@ -52,7 +55,21 @@ def _one(request: Request, family: Family, name: str) -> dict[str, Any]:
     own = measure.own if isinstance(measure, Fitted) else measure
     if not isinstance(own, Iterated):
         return found
-    return {**found, "rmse": None, "rounds": min(own.algorithm.plan.most, own.algorithm.family.count)}
+    found |= {"rmse": None, "rounds": min(own.algorithm.plan.most, own.algorithm.family.count)}
+    if name != ALG2 or request.budget.epsilon is None:
+        return found
+    kappa = kappa_of(request.source) or 1
+    rows = declared_rows(request.source) if expected is None else expected
+    return {**found, "resolution": _rounded(resolution_of_weights(float(request.budget.epsilon), kappa, rows))}
+
+
+def _of_zero(request: Request, family: Family) -> dict[str, Any]:
+    """What 0 for every answer is off by, at most, of as many rows as are expected, or declared."""
+    lattice = family.aggregate.lattice
+    largest = 1.0 if lattice is None else float(max(-lattice.low, lattice.high, 0) * lattice.step)
+    rows = declared_rows(request.source) if family.options.rows is None else family.options.rows
+    of_sum = rows and not family.average
+    return {"integers": 0, "rmse": None, **({"at_most": _rounded(rows * largest)} if of_sum else {})}
 
 
 def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import Releases
 from pg_epsilon.query.request import Request
+from pg_epsilon.release import automatic
 from pg_epsilon.release.ask import WITHOUT_TABLE, Family, compile_family, spelled_out
 from pg_epsilon.release.shown import table
 
@@ -63,8 +64,9 @@ class ReleaseTask(Task[Family]):
         asked = prepared.request.kinds["release"]
         if not isinstance(asked, Family):
             raise ValueError("not a release")
-        facts, words = told(prepared.choices[0].estimator.measures[0], asked, raw)
+        facts, own = told(prepared.choices[0].estimator.measures[0], asked, raw)
+        words = [own, *automatic.words(asked.chosen, asked.mechanism, len(asked.sets.different))]
         others = {} if raw is not None else compared(prepared.request, asked)
         if not others:
-            return Told({"release": facts}, [words])
-        return Told({"release": facts, "mechanisms": others}, [words, *sentences(others)])
+            return Told({"release": facts}, words)
+        return Told({"release": facts, "mechanisms": others}, [*words, *sentences(others)])
