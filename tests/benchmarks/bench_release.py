@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -64,15 +65,19 @@ def of_cells(known: dict[str, Table]) -> Iterator[Row]:
                     runs = installed.released(alice, family, table, epsilon, RUNS)
                     inside += [float(((one.low <= table.truth) & (table.truth <= one.high)).mean()) for one in runs]
                     yield from cell_rows(table, epsilon, runs)
+                    if family.by_class is not None:
+                        own = replace(family, relation=f"{family.relation}_by_class", query=family.by_class)
+                        runs = installed.released(alice, own, table, epsilon, RUNS)
+                        yield from cell_rows(table, epsilon, runs, "_by_class")
         note = f"shares of {len(inside)} releases' bars, each by itself; in PostgreSQL"
         yield row("coverage:cells:bars", float(np.mean(inside)), NOMINAL, note + metrics.target("coverage:cells:bars"))
 
 
-def cell_rows(table: Table, epsilon: str, runs: list[installed.Run]) -> Iterator[Row]:
+def cell_rows(table: Table, epsilon: str, runs: list[installed.Run], more: str = "") -> Iterator[Row]:
     zero = float(np.median(np.abs(table.truth)))
     for column, found in (("cells", [run.answer for run in runs]), ("cells_unbiased", [run.unbiased for run in runs])):
         errors = np.abs(np.array(found) - table.truth)
-        metric = f"median_error:{table.name}:{epsilon}:{column}"
+        metric = f"median_error:{table.name}:{epsilon}:{column}{more}"
         note = (
             f"{len(runs)} releases in PostgreSQL, {table.queries:,} queries; mean {errors.mean():,.4g}; baseline: zero"
         )

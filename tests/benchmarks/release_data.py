@@ -18,13 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST = 50
 RANGES = tuple(combinations_with_replacement(range(1, MOST + 1), 2))
 QUERY = "SELECT sum(pace) FROM donor WHERE frequency BETWEEN $1 AND $2"
+BY_CLASS = """
+SELECT sum(round(months::numeric / NULLIF(frequency, 0), 3)) FROM donor
+WHERE frequency BETWEEN $1 AND $2
+"""
+"""The same values, of which is known how far those of a class may go."""
 GRID = "{" + ",".join(f"{{{low},{high}}}" for low, high in RANGES) + "}"
 SCHEMA = """
-CREATE TABLE donor (id int PRIMARY KEY, frequency int, pace numeric(9,3));
+CREATE TABLE donor (id int PRIMARY KEY, frequency int, pace numeric(9,3), months int);
 CALL dp.create_dataset('donor', unit => 'row', epsilon => 1000);
 CALL dp.protect('donor', 'donor', max_rows => 1000);
 CALL dp.describe_column('donor', 'frequency', bounds => '{1,50}', nullable => false);
 CALL dp.describe_column('donor', 'pace', bounds => '{0,200}', resolution => '0.001', nullable => false);
+CALL dp.describe_column('donor', 'months', bounds => '{0,200}', nullable => false);
 CALL dp.publish('donor'); CALL dp.allot('alice', 'donor', epsilon => 1000);
 """
 
@@ -38,6 +44,11 @@ def _donors() -> list[tuple[int, Fraction]]:
 def donors() -> list[tuple[int, Fraction]]:
     """(frequency, pace) of every donor."""
     return [(often, Fraction(round(1000 * time / often), 1000)) for often, time in _donors()]
+
+
+def donors_with_months() -> list[tuple[int, Fraction, int]]:
+    """(frequency, pace, months) of every donor."""
+    return [(often, pace, int(time)) for (often, pace), (_, time) in zip(donors(), _donors(), strict=True)]
 
 
 def months() -> list[tuple[int | None, Fraction]]:

@@ -42,13 +42,17 @@ WHERE age BETWEEN $1 AND $2 AND housing = $3 AND loan = $4
 
 @dataclass(frozen=True)
 class Installed:
-    """relation: what COPY fills with rows. grid: of each query the bounds of a box, as SQL."""
+    """relation: what COPY fills with rows. grid: of each query the bounds of a box, as SQL.
+
+    by_class: the same sums in words that tell how far the values of each class may go.
+    """
 
     relation: str
     schema: str
     rows: Callable[[], Iterator[Row]]
     query: str
     spelt: Callable[[Sequence[int], Sequence[int]], str]
+    by_class: str | None = None
 
     def grid(self, table: Table) -> str:
         pairs = zip(table.low.tolist(), table.high.tolist(), strict=True)
@@ -56,8 +60,8 @@ class Installed:
 
 
 def _donors() -> Iterator[Row]:
-    for number, (frequency, pace) in enumerate(donors.donors()):
-        yield number, frequency, float(pace)
+    for number, (frequency, pace, months) in enumerate(donors.donors_with_months()):
+        yield number, frequency, float(pace), months
 
 
 def _clients() -> Iterator[Row]:
@@ -73,7 +77,12 @@ def _people() -> Iterator[Row]:
 
 FAMILIES = {
     "transfusion": Installed(
-        "donor", donors.SCHEMA, _donors, donors.QUERY, lambda low, high: f"{low[0] + 1},{high[0]}"
+        "donor",
+        donors.SCHEMA,
+        _donors,
+        donors.QUERY,
+        lambda low, high: f"{low[0] + 1},{high[0]}",
+        donors.BY_CLASS,
     ),
     "bank": Installed(
         "client",

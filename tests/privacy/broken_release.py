@@ -56,6 +56,17 @@ def cells_with_rows_alone(replace: Replace) -> None:
     replace(cells, "core", core)
 
 
+def a_row_beyond_counts_twice(replace: Replace) -> None:
+    """A value beyond its class's end counts at the last step and at the one that it would have, added up there."""
+
+    def within(how: Any, part: int, rows: int, upper: int, below: int, above: int) -> Any:
+        beyond = part >= 0 and not -below <= part - how.zero <= above
+        return tuple((cell, (1 + beyond) * mass) for cell, mass in sound(how, part, rows, upper, below, above))
+
+    sound = masses.Values.within
+    replace(masses.Values, "within", within)
+
+
 def exact_scale(replace: Replace) -> None:
     """The number of rows is not public, and is used as if it were (numeric-release.md §1)."""
 
@@ -161,6 +172,7 @@ CONTROLS = {
         one_row_a_user,
         every_row_counts,
         cells_with_rows_alone,
+        a_row_beyond_counts_twice,
         exact_scale,
         exact_error,
         rows_twice_in_the_rounds,

@@ -39,6 +39,7 @@ SIGNED_BY_STAGE = f"SELECT sum({SIGNED}) FROM audit.pay WHERE stage = $1"
 AGES = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND NOT insured"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
+BY_CHARGE = "SELECT sum(charge::int - 100 + age) FROM audit.pay WHERE charge >= $1"  # each class has an end of its own
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
@@ -72,6 +73,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(BY_DAY, "{{2024-01-01,2024-03-25}}", RANGED)),
         (A, "family", "dp_count('audit.pay', $q$day < '2024-02-12' AND insured$q$, epsilon => 0.1)"),
         (A, "DP003", asked_of("SELECT count(*) FROM audit.pay WHERE ward <> $1", "{south}", RANGED)),
+        (A, "direct", asked_of(BY_CHARGE, "{0,200}", "epsilon => 0.1")),
+        (A, "family", "dp_sum('audit.pay', 'charge::int - 100 + age', 'charge < 200', epsilon => 0.1)"),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -128,6 +131,8 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "cells_with_rows_alone", "draws", 26),
     ("trade", "one_row_a_user", "sensitivity", 9),
     ("web", "one_level_of_noise", "sensitivity", 2),
+    ("pay", "a_row_beyond_counts_twice", "sensitivity", 30),
+    ("pay", "cells_with_rows_alone", "draws", 30),
 ]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +27,15 @@ _CHUNK = 1_000_000  # classes of queries that are added up at once
 
 @dataclass(frozen=True)
 class Noise:
-    """Of each cell, in rows. scale: of Laplace noise, or a Gaussian's deviation. grain: what rounding may leave out."""
+    """Of each cell, in rows. scale: of Laplace noise, or a Gaussian's deviation. grain: what rounding may leave out.
+
+    singly: whether `reach_of` says what `reach` does; of bars for many sets at once only that is known.
+    """
 
     scale: float
     gaussian: bool
     grain: float
+    singly: ClassVar[bool] = True
 
     @property
     def deviation(self) -> float:
@@ -41,13 +46,18 @@ class Noise:
 
         times: how many cells have each of the weights.
         """
-        if not weights.size or not times:
+        return self.reach_of(weights, miss, np.full(weights.shape, float(times)))
+
+    def reach_of(self, weights: Array, miss: float, times: Array) -> float:
+        """The same; times: of each weight."""
+        weights, times = weights[times > 0], times[times > 0]
+        if not weights.size:
             return 0.0
-        steps = self.grain * times * float(np.abs(weights).sum())
+        steps = self.grain * float(times @ np.abs(weights))
         if self.gaussian:
-            width = NormalDist().inv_cdf(1 - miss / 2) * math.sqrt(times * float(np.square(weights).sum()))
+            width = NormalDist().inv_cdf(1 - miss / 2) * math.sqrt(float(times @ np.square(weights)))
         else:
-            width = two_sided_quantile(weights, miss, np.full(len(weights), float(times)))
+            width = two_sided_quantile(weights, miss, times)
         return self.scale * width + steps
 
 
@@ -64,10 +74,26 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sums:
-    """Of each query, its classes' cells added up: queries x steps. classes: how many each query has."""
+    """Of each query, its classes' cells added up: queries x steps. classes: how many each query has.
+
+    times: of each query, how many classes have the step's cell, where not all classes have all cells (ends.py).
+    """
 
     cells: Array
     classes: npt.NDArray[np.int64]
+    times: Array | None = None
+
+    def part(self, cells: slice) -> Sums:
+        """Of some of the steps alone."""
+        return Sums(self.cells[:, cells], self.classes, None if self.times is None else self.times[:, cells])
+
+    def without(self, cell: int) -> Sums:
+        """Of all cells but one."""
+        kept = [place for place in range(self.cells.shape[1]) if place != cell]
+        return Sums(self.cells[:, kept], self.classes, None if self.times is None else self.times[:, kept])
+
+    def times_of(self, query: int) -> tuple[int, ...] | None:
+        return None if self.times is None else tuple(map(int, self.times[query]))
 
 
 def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.int64]]) -> Sums:
@@ -93,8 +119,8 @@ def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.in
 
 def counted(sums: Sums, noise: Noise, miss: float) -> Iterator[Answer]:
     """Of a family of counts: one cell a class."""
-    for value, classes in zip(sums.cells.sum(axis=1), sums.classes, strict=True):
-        reach = _reach(noise, (1.0,) * sums.cells.shape[1], int(classes), miss)
+    for query, (value, classes) in enumerate(zip(sums.cells.sum(axis=1), sums.classes, strict=True)):
+        reach = _reach(noise, (1.0,) * sums.cells.shape[1], int(classes), miss, sums.times_of(query))
         yield Answer(float(value), float(value), float(value) - reach, float(value) + reach, False)
 
 
@@ -117,14 +143,18 @@ def thresholds(sums: Sums, steps: Array, noise: Noise) -> tuple[npt.NDArray[np.i
 
     steps: those above 0, ascending, of the last cells of `sums`.
     """
-    cells = sums.cells[:, sums.cells.shape[1] - len(steps) :]
-    above = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1]
-    above = np.hstack([above, np.zeros((len(cells), 1))])  # rows above 0, above b, …, above the top
-    left = np.arange(len(steps), -1, -1)
-    limit = Z * noise.deviation * np.sqrt(sums.classes[:, None] * left[None, :])
+    own = sums.part(slice(sums.cells.shape[1] - len(steps), None))
+    cells, above = own.cells, _above(own.cells)
+    many = sums.classes[:, None] * np.arange(len(steps), -1, -1) if own.times is None else _above(own.times)
+    limit = Z * noise.deviation * np.sqrt(many)
     place = np.argmax(above <= limit, axis=1)
     cut = np.minimum(steps[None, :], np.hstack([[0.0], steps])[:, None])  # at each place, what a cell counts
     return place, cells @ cut.T, limit
+
+
+def _above(cells: Array) -> Array:
+    """Of steps above 0: added up above 0, above b, …, above the top."""
+    return np.hstack([np.cumsum(cells[:, ::-1], axis=1)[:, ::-1], np.zeros((len(cells), 1))])
 
 
 def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[Answer]:
@@ -133,17 +163,18 @@ def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[An
     low: values cut at tau sum up to no more than the truth, whichever of the places tau is at (a union over all of
     them); high: the unbiased sum. Each has half of the miss, on one side.
     """
-    mine = sums if sign > 0 else Sums(sums.cells[:, ::-1], sums.classes)
+    mine = sums if sign > 0 else sums.part(slice(None, None, -1))
     steps = np.sort(sign * y[sign * y > 0])
     place, cut, _ = thresholds(mine, steps, noise)
+    mine = mine.part(slice(mine.cells.shape[1] - len(steps), None))
     found = []
     for number, (own, classes) in enumerate(zip(place, mine.classes, strict=True)):
         weights = np.minimum(steps, steps[own - 1]) if own else np.zeros(0)
-        top = float(cut[number, -1])
-        rounding = rounding_of(mine.cells[number, -len(steps) :], steps, int(classes), noise)
+        top, times = float(cut[number, -1]), mine.times_of(number)
+        rounding = rounding_of(mine.cells[number], steps, int(classes), noise)
         answer = float(cut[number, own])
-        low = answer - _reach(noise, tuple(weights), int(classes), miss / (len(steps) + 1))
-        high = top + _reach(noise, tuple(steps), int(classes), miss) + rounding
+        low = answer - _reach(noise, tuple(weights), int(classes), miss / (len(steps) + 1), times)
+        high = top + _reach(noise, tuple(steps), int(classes), miss, times) + rounding
         found.append(Answer(answer, top, low, max(high, answer), not own))
     return found
 
@@ -155,6 +186,10 @@ def rounding_of(cells: Array, steps: Array, classes: int, noise: Noise) -> float
 
 
 @lru_cache(maxsize=4096)
-def _reach(noise: Noise, weights: tuple[float, ...], classes: int, miss: float) -> float:
-    """Of weights that each of so many classes has."""
-    return noise.reach(np.asarray(weights), miss, classes)
+def _reach(
+    noise: Noise, weights: tuple[float, ...], classes: int, miss: float, times: tuple[int, ...] | None = None
+) -> float:
+    """Of weights that each of so many classes has; times: of each weight how many of them, where the noise takes it."""
+    if times is None or not noise.singly:
+        return noise.reach(np.asarray(weights), miss, classes)
+    return noise.reach_of(np.asarray(weights), miss, np.asarray(times[: len(weights)], np.float64))

@@ -19,6 +19,7 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.release.automatic import Grid, automatic
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
+from pg_epsilon.release.ends import Ends, ends_of
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
 from pg_epsilon.release.trees import Tree, is_range, levels_of
@@ -95,6 +96,7 @@ class Family:
     simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, but not auto. average: averages
     are asked for, and the aggregate is their sum: what is released is the same.
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
+    ends: where the values of each class end, which cells go by.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Family:
     published: Publication | None = None
     trees: tuple[Tree, ...] = ()
     chosen: bool = False
+    ends: Ends | None = None
 
     @cached_property
     def sets(self) -> Sets:
@@ -123,7 +126,8 @@ class Family:
         """What is drawn; the request's aggregate says of which value. Cells are, whatever the grid."""
         classes = [axis.key.canonical() for axis in self.axes]
         if self.mechanism == "cells":
-            return {"classes": classes, "mechanism": "cells"}
+            ends = {} if self.ends is None else {"ends": self.ends.canonical()}
+            return {"classes": classes, "mechanism": "cells", **ends}
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
@@ -183,6 +187,7 @@ def compile_family(head: Head) -> Family | None:
         _publication(given, mechanism),
         trees,
         asked == AUTO,
+        ends_of(head, list(distinct.values())),
     )
 
 

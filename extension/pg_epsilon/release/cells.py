@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.mechanisms.additive import Additive, core
 from pg_epsilon.noise import NoiseSource
+from pg_epsilon.release.ends import Ends
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.statement import parse
 from pg_epsilon.release.trees import Tree, nodes_of
@@ -27,13 +32,14 @@ class Cells:
 
     classes: how many there are; values: how a row's mass is split; None: rows are counted, one cell a class. noise: for
     the vector of all cells, its sensitivity in units of 2^-bits rows. trees: the nodes over each column's classes that
-    have cells; none: the classes themselves.
+    have cells; none: the classes themselves. ends: which of a class's cells exist; None: all of them.
     """
 
     classes: int
     values: Values | None
     noise: Additive
     trees: tuple[Tree, ...] = ()
+    ends: Ends | None = None
 
     @property
     def mechanism(self) -> str:
@@ -55,23 +61,55 @@ class Cells:
         """Cells of all classes, or of all nodes."""
         return (nodes_of(self.trees) if self.trees else self.classes) * self.of_class
 
+    @cached_property
+    def there(self) -> npt.NDArray[np.bool_] | None:
+        """[class, cell]: which cells exist; None: all."""
+        if self.ends is None or self.values is None:
+            return None
+        return self.ends.there(self.values.zero, len(self.values.steps), self.values.cells)
+
+    @property
+    def drawn(self) -> int:
+        """Cells that have noise; the others of `released` are 0."""
+        return self.released if self.there is None else int(self.there.sum())
+
+    def squares(self) -> npt.NDArray[np.float64]:
+        """Of each class, or node, the squares of its cells' values; of counts 1: the noise of its unbiased sum."""
+        if self.values is None:
+            return np.ones(self.released)
+        own = np.array([float(one) ** 2 for one in self.values.steps])
+        if self.there is None:
+            return np.full(self.released // self.of_class, own.sum())
+        return np.asarray(self.there[:, : len(own)] @ own)
+
     def charges(self) -> tuple[Charge, ...]:
         return self.noise.charges()
 
     def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[list[int]]:
         """The noisy cells, class by class; exact: the statement's text."""
         ((text,),) = exact
-        return [core(histogram(parse(text or None), self), self.noise, noise, label)]
+        found = histogram(parse(text or None), self)
+        if self.there is None:
+            return [core(found, self.noise, noise, label)]
+        places = self.there.ravel().nonzero()[0].tolist()
+        drawn, noisy = [0] * len(found), core([found[place] for place in places], self.noise, noise, label)
+        for place, one in zip(places, noisy, strict=True):
+            drawn[place] = one
+        return [drawn]
 
 
 def histogram(cube: Iterable[tuple[int, int, int, int]], how: Cells) -> list[int]:
     """The exact cells, class by class or node by node, in units of 2^-bits rows; cube: see statement.parse. Private."""
     found = [0] * (how.classes * how.of_class)
+    ends = how.ends.by_class.tolist() if how.ends is not None else None
     for place, part, rows, upper in cube:
         if how.values is None:
             found[place] += rows
             continue
-        for cell, mass in how.values.masses(part, rows, upper):
+        own = (
+            how.values.masses(part, rows, upper) if ends is None else how.values.within(part, rows, upper, *ends[place])
+        )
+        for cell, mass in own:
             found[place * how.of_class + cell] += mass
     if not how.trees:
         return found

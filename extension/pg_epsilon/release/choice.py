@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
@@ -102,7 +102,8 @@ def choose(request: Request, family: Family) -> Choice:
         share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
         whole = values.whole if values is not None else 1
         moved, levels = units * whole, levels_of(family.trees)
-        measure = Cells(family.classes, values, share.additive(moved * levels, moved**2 * levels), family.trees)
+        noise = share.additive(moved * levels, moved**2 * levels)
+        measure = Cells(family.classes, values, noise, family.trees, None if family.trees else family.ends)
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
@@ -188,7 +189,7 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
     if family.aggregate.function == "count":
         return list(counted(sums, noise, miss))
     steps = [float(one) for one in values.steps]
-    valued = Sums(sums.cells[:, : len(steps)], sums.classes)
+    valued = sums.part(slice(len(steps)))
     if family.average and family.aggregate.lattice is not None:
         lattice = family.aggregate.lattice
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
@@ -203,7 +204,11 @@ def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
     sizes = [axis.size for axis in family.axes]
     masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
     of = [np.array(one.of, np.int64) for one in family.masks]
-    return sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
+    found = sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
+    if measure.there is None:
+        return found
+    times = sums_of(measure.there.astype(np.float64).reshape(*sizes, measure.of_class), masks, of)
+    return replace(found, times=times.cells)
 
 
 def masks_of(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:
@@ -238,17 +243,17 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
         return WAYS[family.mechanism][1].told(measure, family, raw)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
-    noise, values = noise_of(measure), measure.values
-    squares = sum(float(one) ** 2 for one in values.steps) if values is not None else 1.0
-    of_class = noise.deviation * math.sqrt(squares)
+    deviation, squares = noise_of(measure).deviation, measure.squares()
+    of_class = deviation * math.sqrt(squares.max())
     if measure.trees:
         return _told_of_ranges(measure, family, of_class, raw is None)
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)
-    found = {"classes": family.classes, "cells": measure.released, "class_rmse": float(f"{of_class:.4g}")}
+    of_most = deviation * math.sqrt(np.sort(squares)[squares.size - most :].sum())
+    found = {"classes": family.classes, "cells": measure.drawn, "class_rmse": float(f"{of_class:.4g}")}
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
     words = (
-        f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {family.classes} classes",
-        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {of_class * math.sqrt(most):.4g}",
+        f"{family.name}: {len(family.grid)} queries from {measure.drawn} cells of {family.classes} classes",
+        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {of_most:.4g}",
         bars,
         "rows of no declared class are in none",
     )

@@ -7,8 +7,12 @@ error depends on the data nothing is said but how many rounds they may take.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
@@ -74,18 +78,31 @@ def _of_zero(request: Request, family: Family) -> dict[str, Any]:
 
 def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
     """Of `answer` the bias is not known: it is cut above a resolution of so many rows."""
-    values, noise = measure.values, noise_of(measure)
+    values, deviation = measure.values, noise_of(measure).deviation
     classes = widest(family)
     if family.average:
         return {"rmse": None}
     if values is None or family.aggregate.function == "count":
-        return {"rmse": _rounded(noise.deviation * math.sqrt(classes * measure.of_class))}
-    squares = sum(float(one) ** 2 for one in values.steps)
-    steps = max(len(values.steps) - 1 - values.zero, values.zero)
+        return {"rmse": _rounded(deviation * math.sqrt(classes * measure.of_class))}
+    own, there = measure.squares(), measure.there
+    if there is None:
+        squares, many = classes * float(own[0]), classes * max(len(values.steps) - 1 - values.zero, values.zero)
+    else:
+        read = bits_of(max(family.sets.different, key=lambda one: math.prod(mask.count("1") for mask in one)))
+        sides = there[read, values.zero + 1 : len(values.steps)], there[read, : values.zero]
+        squares, many = float(own[read].sum()), max(int(one.sum()) for one in sides)
     return {
-        "rmse": _rounded(noise.deviation * math.sqrt(classes * squares)),
-        "resolution": _rounded(Z * noise.deviation * math.sqrt(classes * steps)),
+        "rmse": _rounded(deviation * math.sqrt(squares)),
+        "resolution": _rounded(Z * deviation * math.sqrt(many)),
     }
+
+
+def bits_of(masks: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """[class]: which of them the masks of all axes hold."""
+    found = np.ones(1, bool)
+    for mask in masks:
+        found = np.logical_and.outer(found, np.frombuffer(mask.encode(), np.uint8) == ord("1")).ravel()
+    return found
 
 
 def widest(family: Family) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ class Everywhere(Noise):
     """The noise of a release of so many classes, whose `reach` holds for all sets of as many classes at once."""
 
     classes: int
+    singly: ClassVar[bool] = False
 
     @classmethod
     def of(cls, noise: Noise, classes: int) -> Everywhere:

@@ -93,6 +93,12 @@ class Values:
         lower = part - 1 if part > self.zero else part + 1
         return ((part, upper), (lower, rows * self.whole - upper))
 
+    def within(self, part: int, rows: int, upper: int, below: int, above: int) -> tuple[tuple[int, int], ...]:
+        """`masses` of a class that has so many steps below 0 and above: values beyond count at the last one."""
+        if part < 0 or -below <= part - self.zero <= above:
+            return self.masses(part, rows, upper)
+        return ((self.zero + (above if part > self.zero else -below), rows * self.whole),)
+
     @property
     def _per_base(self) -> Fraction:
         """Lattice steps are so many b: 1 <= it < 2 where the lattice is finer than 1."""

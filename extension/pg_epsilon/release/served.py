@@ -24,6 +24,7 @@ from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
+from pg_epsilon.release.ends import Ends
 from pg_epsilon.release.everywhere import Boxes, Everywhere, Shared
 from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest, of_grid
 from pg_epsilon.release.ranges import Read, read_bits, trees_of
@@ -64,7 +65,10 @@ def deviation(facts: Mapping[str, Any], member: Member) -> float:
     weights = steps if sums and steps is not None else np.ones(len(facts["values"]))
     read = _read(facts, member.bits)
     many = member.classes if read is None else len(read.nodes)
-    return noise_of(facts).deviation * math.sqrt(many * float(np.square(weights).sum()))
+    times = _times(facts, member)
+    squares = np.square(weights)
+    of_all = many * float(squares.sum()) if times is None else float(times[: len(squares)] @ squares)
+    return noise_of(facts).deviation * math.sqrt(of_all)
 
 
 def served(
@@ -85,18 +89,18 @@ def served(
         count, own = len(read.nodes), read.of(cells.reshape(-1, len(facts["values"])))[None, :] * grain
     all_sets = _everywhere(facts, noise, member, read)
     bars: tuple[Noise, float] = (all_sets, miss) if queries is None else (noise, miss / queries)
-    many = np.array([count])
+    times = _times(facts, member)
+    sums = Sums(own, np.array([count]), None if times is None else times[None, :])
     if member.way == AVERAGE and steps is not None and member.aggregate.lattice is not None:
         lattice = member.aggregate.lattice
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
         one = average(own[0, : len(steps)], steps, count, noise, all_sets, miss, ends)
         return Served(member, one, None)
     if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
-        (found,) = summed(Sums(own[:, : len(steps)], many), steps.tolist(), *bars)
+        (found,) = summed(sums.part(slice(len(steps))), steps.tolist(), *bars)
     else:
         without = facts["values"].index("NULL") if member.way != EVERY and "NULL" in facts["values"] else None
-        own = own if without is None else np.delete(own, without, axis=1)
-        (found,) = counted(Sums(own, many), *bars)
+        (found,) = counted(sums if without is None else sums.without(without), *bars)
     return Served(member, found, queries)
 
 
@@ -104,6 +108,16 @@ def _read(facts: Mapping[str, Any], bits: npt.NDArray[np.bool_]) -> Read | None:
     """Which nodes a set of classes is read from; None of a release whose classes have cells."""
     trees = trees_of(facts)
     return read_bits(trees, bits) if trees else None
+
+
+def _times(facts: Mapping[str, Any], member: Member) -> npt.NDArray[np.float64] | None:
+    """Of each cell, how many of the member's classes have it; None: all of them have all."""
+    ends = Ends.read(member.bits.shape, facts.get("ends"))
+    if ends is None:
+        return None
+    steps = [Fraction(one) for one in facts["values"] if one not in ("NULL", "NaN")]
+    there = ends.there(sum(one < 0 for one in steps), len(steps), len(facts["values"]))
+    return np.asarray(there[member.bits.reshape(-1)].sum(axis=0), np.float64)
 
 
 def _everywhere(facts: Mapping[str, Any], noise: Noise, member: Member, read: Read | None) -> Everywhere:
