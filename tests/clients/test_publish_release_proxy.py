@@ -118,3 +118,11 @@ def test_who_reads_it_is_told_once_that_no_bound_applies(stack: Stack, prepare: 
         bob.execute("SET dp.notices = on")
         bob.execute(read, prepare=prepare)
     assert len(said) == 2
+    with stack.connect("bob") as bob, no_charge(stack.cluster):
+        bob.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        bob.execute("SET dp.notices = on")
+        bob.execute("SET search_path = dp_release, public")
+        for _ in range(2):
+            assert bob.execute("SELECT sum(weight) FROM told_of", prepare=prepare).fetchall() == quiet
+        bob.execute(read, prepare=prepare)
+    assert len(said) == 3 and "dp_release.told_of" in said[-1]

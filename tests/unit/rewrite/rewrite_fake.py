@@ -86,7 +86,8 @@ def _rows(request: dict[str, Any]) -> list[list[Any]]:
 
 
 class FakeIO:
-    """SessionIO. shadowed: names that resolve to temporary tables; parameters: OIDs that describe gives to $n."""
+    """SessionIO. shadowed: names that resolve to temporary tables; meant: names without a schema, to these relations;
+    parameters: OIDs that describe gives to $n."""
 
     def __init__(self) -> None:
         self.analyst = "alice"
@@ -99,6 +100,7 @@ class FakeIO:
         self.path = "public, dp"
         self.open_block = False
         self.shadowed: set[str] = set()
+        self.meant: dict[str, tuple[str, str]] = {}
         self.parameters: tuple[int, ...] = ()
         self.texts: dict[str, str] = {}
         self.held: list[tuple[str, tuple[int, ...]]] = []
@@ -163,6 +165,8 @@ class FakeIO:
             relation = RESOLVED.get((None, parts[-2] if len(parts) > 1 else None, parts[-1]))
             if parts[-1] in self.shadowed:
                 rows.append([str(number), "pg_temp_3", parts[-1], '["age"]'])
+            elif parts[-1] in self.meant:
+                rows.append([str(number), *self.meant[parts[-1]], None])
             elif relation is not None:
                 rows.append([str(number), relation.schema, relation.name, json.dumps(relation.columns)])
         called = set(json.loads(params[1])) & BUILTIN_AGGREGATES

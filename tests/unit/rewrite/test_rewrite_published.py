@@ -103,3 +103,34 @@ async def test_beside_a_question_it_is_told_too() -> None:
     plan = await BRAIN.plan(sql, (), io, extended=False)
     assert plan is not None
     assert [message for _, message in io.notices] == [published_text(*LOSS)]
+
+
+async def test_a_name_without_its_schema_is_asked_of_the_facade() -> None:
+    io = FakeIO()
+    sql = "SELECT sum(weight) FROM loss"
+    io.meant["loss"] = LOSS
+    assert await told(io, sql) == [published_text(*LOSS)]
+    assert io.fetched == [probes._RESOLVE, probes._SETTINGS]
+    assert await told(io, sql) == await told(io, "SELECT * FROM dp_release.loss") == []
+    assert io.fetched == [probes._RESOLVE, probes._SETTINGS]
+
+
+async def test_a_name_that_means_another_relation_is_asked_once_until_the_path_is_set() -> None:
+    io = FakeIO()
+    sql = "SELECT sum(weight) FROM loss"
+    io.meant["loss"] = OTHER
+    assert await told(io, sql) == await told(io, sql) == []
+    assert io.fetched == [probes._RESOLVE]
+    io.meant["loss"] = LOSS
+    assert await told(io, "SET search_path = dp_release; " + sql) == [published_text(*LOSS)]
+    del io.meant["loss"]  # where it leads now does not matter to who was told
+    assert await told(io, sql) == []
+
+
+async def test_a_statement_that_sets_the_path_decides_nothing() -> None:
+    """It is not in force yet when the facade is asked."""
+    io = FakeIO()
+    sql = "SELECT sum(weight) FROM loss"
+    assert await told(io, "SELECT set_config('search_path', 'dp_release', false); " + sql) == []
+    io.meant["loss"] = LOSS
+    assert await told(io, sql) == [published_text(*LOSS)]
