@@ -28,6 +28,7 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 
 
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
+EXACT = """epsilon => 0.25, mechanism => 'alg2', options => '{"decomposition": "none"}'"""
 SINGLY = "epsilon => 1, mechanism => 'composition'"
 NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
 GLOBAL = "epsilon => 0.25, mechanism => 'global'"
@@ -87,6 +88,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku <> $1", "{s1,s2}", NORMALISED)),
         (A, "direct", asked_of("SELECT sum(0 - qty) FROM audit.line WHERE sku <> $1", "{s1,s2,s3}", GLOBAL)),
         (A, "direct", asked_of("SELECT count(*) FROM audit.deal WHERE id >= $1", "{0,40}", RANGED)),
+        (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku NOT IN ($1)", "{s1,s2}", EXACT)),
+        (A, "cache", asked_of("SELECT sum(qty) FROM audit.line WHERE sku NOT IN ($1)", "{s2,s1}", EXACT)),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
@@ -131,6 +134,8 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "cells_with_rows_alone", "draws", 26),
     ("trade", "one_row_a_user", "sensitivity", 9),
     ("web", "one_level_of_noise", "sensitivity", 2),
+    ("trade", "one_row_a_user", "sensitivity", 10),
+    ("trade", "rows_twice_in_the_rounds", "sensitivity", 10),
     ("pay", "a_row_beyond_counts_twice", "sensitivity", 30),
     ("pay", "cells_with_rows_alone", "draws", 30),
 ]

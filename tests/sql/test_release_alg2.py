@@ -77,10 +77,14 @@ FAMILIES = {
 }
 
 
+EXACT = """options => '{"decomposition": "none"}'"""
+
+
 @pytest.mark.parametrize("name", FAMILIES)
-def test_bars_hold_the_truth(cluster: Cluster, alice: Connection, name: str) -> None:
+@pytest.mark.parametrize("more", ["epsilon => 20", f"epsilon => 20, {EXACT}"], ids=["split", "none"])
+def test_bars_hold_the_truth(cluster: Cluster, alice: Connection, name: str, more: str) -> None:
     query, grid, plain = FAMILIES[name]
-    found = family(alice, query, "{" + ",".join(grid) + "}")
+    found = family(alice, query, "{" + ",".join(grid) + "}", more)
     assert [row[0] for row in found] == [one(alice, "SELECT %s::text[]", asked) for asked in grid]
     for row in found:
         sql = plain
@@ -150,6 +154,34 @@ def test_release_is_shown_again_as_a_weighted_table(cluster: Cluster, alice: Con
     assert {row[0] for row in shown["rows"]} == {"red", "amber", "green"}
     assert {row[1] for row in shown["rows"]} <= {0, *(2**i for i in range(7))}
     assert 0 < sum(row[2] for row in shown["rows"]) < 6400
+
+
+def test_without_decomposition_each_value_has_a_cell(cluster: Cluster, alice: Connection) -> None:
+    """Another question than the split one, with values that no ladder has; plain SQL is answered from it."""
+    query, grid = "SELECT sum(loss) FROM adult WHERE stage = $1 AND price > 5", "{red,green,amber}"
+    family(alice, query, grid, "epsilon => 50", "exactly")
+    before = one(alice, "SELECT count(*) FROM dp.spending")
+    found = family(alice, query, grid, f"epsilon => 50, {EXACT}", "exactly")
+    assert one(alice, "SELECT count(*) FROM dp.spending") == before + 1
+    facts = one(alice, "SELECT facts FROM dp.last_answer")["release"]
+    assert (facts["cells"], facts["candidates"]) == (3 * 51, 3 * 2 * 7)  # values 0 … 50; steps 1 … 64
+    shown = one(alice, "SELECT dp.dp_shown((SELECT request_id FROM dp.last_answer))")["release"]
+    assert {row[1] for row in shown["rows"]} <= set(range(51))
+    assert {row[1] for row in shown["rows"]} - {0, *(2**i for i in range(7))}
+    for row in found:
+        added = sum(value * weight for stage, value, weight in shown["rows"] if stage == row[0][0])
+        assert row[5] or row[1] <= added + 1  # values above the threshold count as the threshold
+        with no_charge(cluster):
+            asked = f"SELECT dp.dp_sum('adult', 'loss', $$stage = '{row[0][0]}' AND price > 5$$, epsilon => 0.5)"
+            assert one(alice, asked) == round(row[1]) and path(alice) == "family"
+
+
+def test_values_that_are_too_many_for_cells_are_refused(cluster: Cluster, alice: Connection) -> None:
+    query = "SELECT sum(loss * price * price) FROM adult WHERE stage = $1"
+    words = r"3 classes of \d+ cells each are more than"
+    with no_charge(cluster), pytest.raises(psycopg.Error, match=words) as error:
+        family(alice, query, "{red}", f"epsilon => 1, {EXACT}")
+    assert error.value.sqlstate == "DP005"
 
 
 def test_users_are_capped(alice: Connection) -> None:
@@ -236,6 +268,7 @@ REFUSED = [
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"sweeps": 3}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": "1"}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": 1.5}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"decomposition": "bits"}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "options => '[1]'", "DP003"),
     ("SELECT count(*) FROM loose WHERE ward = $1", "{n}", "epsilon => 1", "DP004"),
     ("SELECT count(*) FROM adult WHERE age = $1 AND born = $2 AND price = $3", "{{20,2024-01-02,1}}", "", "DP005"),

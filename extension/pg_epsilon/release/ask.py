@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
@@ -32,7 +32,13 @@ GLOBAL = "global"
 RANGE = "range"
 MECHANISMS = (AUTO, "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
 WITHOUT_TABLE = {COMPOSITION: "composition makes answers", RANGE: "range makes sums of many classes"}
-_HAVE = {AUTO: {"rows"}, ALG2: {"rounds", "threshold_share"}, NORMALISATION: {"rounds"}, GLOBAL: {"rounds"}}  # options
+_ROUNDS = frozenset({"rounds"})
+_HAVE = {  # options
+    AUTO: frozenset({"rows"}),
+    ALG2: _ROUNDS | {"threshold_share", "decomposition"},
+    NORMALISATION: _ROUNDS,
+    GLOBAL: _ROUNDS,
+}
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
@@ -41,7 +47,7 @@ MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
 OPTIONS = (
-    "mechanism => 'alg2', options => '{\"rounds\": 10, \"threshold_share\": 0.5}';"
+    'mechanism => \'alg2\', options => \'{"rounds": 10, "threshold_share": 0.5, "decomposition": "none"}\';'
     " normalisation and global have rounds, auto has rows; other mechanisms have none."
 )
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
@@ -80,11 +86,13 @@ class Sets:
 @dataclass(frozen=True)
 class Options:
     """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
-    (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism."""
+    (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism.
+    decomposition: of values into cells, split between two steps, or none: each value has a cell (§6.2)."""
 
     rounds: int | None = None
     share: Fraction = Fraction(1)
     rows: int | None = None
+    decomposition: Literal["none", "split"] = "split"
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,13 @@ class Family:
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
-        return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds}
+        cells = {"decomposition": "none"} if self.is_exact else {}
+        return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds, **cells}
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each value has a cell of its own."""
+        return self.mechanism == ALG2 and self.options.decomposition == "none"
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -222,7 +236,7 @@ def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None
 def _options(given: Any, mechanism: str) -> Options:
     """The member "options". DP005 for what the mechanism has not."""
     found = members.mapping(given or {}, "options")
-    if set(found) - _HAVE.get(mechanism, set()):
+    if set(found) - _HAVE.get(mechanism, frozenset()):
         raise DPError(OUT_OF_RANGE, "unknown options of the mechanism", OPTIONS)
     rounds, share = found.get("rounds"), found.get("threshold_share", 1)
     if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):
@@ -232,7 +246,10 @@ def _options(given: Any, mechanism: str) -> Options:
     many = found.get("rows")
     if many is not None and (type(many) is not int or not 0 <= many < 2**62):
         raise DPError(OUT_OF_RANGE, "rows is a whole number, of the rows that you expect", OPTIONS)
-    return Options(rounds, Fraction(str(share)), many)
+    cells = found.get("decomposition", "split")
+    if cells not in ("none", "split"):
+        raise DPError(OUT_OF_RANGE, "decomposition is none or split", OPTIONS)
+    return Options(rounds, Fraction(str(share)), many, cells)
 
 
 def _name(text: str) -> str:

@@ -22,7 +22,7 @@ from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sum
 from pg_epsilon.release.ask import ALG2, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.masses import Values
+from pg_epsilon.release.masses import Points, Values
 from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
 from pg_epsilon.release.statement import statement
@@ -91,7 +91,7 @@ def choose(request: Request, family: Family) -> Choice:
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
     lattice = family.aggregate.lattice
-    values = Values.of(lattice, rows) if lattice is not None else None
+    values = (Points if family.is_exact else Values).of(lattice, rows) if lattice is not None else None
     of_class = values.cells if values is not None else 1
     _check_size(family, of_class)
     _check_work(family, of_class)

@@ -1,9 +1,9 @@
-"""Algorithm 2 on the split histogram of a family, as a release (numeric-release.md §0.0, §5, §6.2).
+"""Algorithm 2 on the histogram of a family, as a release (numeric-release.md §0.0, §5, §6.2).
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns: of epsilon a fiftieth buys
 the number of rows, a tenth the largest error, the rest the rounds (algorithm2.py). A row is one
-unit of mass in its class, so k = 1; of users k is the cap on their rows. Rows of no declared class
-are left out by the statement: they move nothing.
+unit of mass in its class, split between two steps or at its value, so k = 1; of users k is the cap
+on their rows. Rows of no declared class are left out by the statement: they move nothing.
 
 What is released: [mass, rounds, worst, weights …], the weights class by class in units of
 2^-places. Answers, bars and the weighted table are computed from these integers alone, so that no
@@ -30,7 +30,7 @@ from pg_epsilon.release.algorithm2 import MOST_WEIGHTS, Algorithm2, Plan, checke
 from pg_epsilon.release.candidates import MASS_BITS, Family
 from pg_epsilon.release.decompose import Measure
 from pg_epsilon.release.ladder import base_of
-from pg_epsilon.release.masses import Values
+from pg_epsilon.release.masses import Points, Values
 from pg_epsilon.release.predicates import Boxes, Weighted
 from pg_epsilon.release.rounds import MOST_ROUNDS, shares
 from pg_epsilon.release.statement import parse
@@ -166,8 +166,9 @@ def universe(asked: ask.Family, values: Values | None, rows: int) -> tuple[Famil
         measure = Measure("none", one, values=(Fraction(0), one))
         places: int = min(COUNTING_BITS, MASS_BITS - (max(1, rows) - 1).bit_length())
     else:
-        step = values.step
-        measure = Measure("split", values.high * step, -values.low * step, base_of(step))
+        step, exact = values.step, isinstance(values, Points)
+        shown = values.steps if exact else ()
+        measure = Measure("none" if exact else "split", values.high * step, -values.low * step, base_of(step), shown)
         places = values.bits
     return Family(measure, predicates_of(asked)), places
 

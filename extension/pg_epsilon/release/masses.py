@@ -140,3 +140,34 @@ class Values:
     def _ends(self, steps: Ladder) -> Sequence[int]:
         """Of each step, the largest integer of the lattice that is not above it."""
         return [int(one // self.step) for one in steps.steps]
+
+
+class Points(Values):
+    """Each value of the lattice has a cell of its own, and a row its whole mass there: nothing is split.
+
+    A part is the number of its value among all, from the least one on.
+    """
+
+    @cached_property
+    def steps(self) -> tuple[Fraction, ...]:
+        """All values, ascending, 0 among them."""
+        return tuple(number * self.step for number in range(self.low, self.high + 1))
+
+    @property
+    def zero(self) -> int:
+        return -self.low
+
+    @property
+    def cells(self) -> int:
+        return self.high - self.low + 2 + self.nan
+
+    def masses(self, part: int, rows: int, upper: int) -> tuple[tuple[int, int], ...]:
+        """All at the value; upper: 0."""
+        return ((part if part >= 0 else len(self.steps) - 1 - part, rows * self.whole),)
+
+    def part_sql(self, value: str, null: str, nan: str) -> str:
+        nothing = f"WHEN {null} THEN {NULL}" + (f" WHEN {nan} THEN {NAN}" if self.nan else "")
+        return f"CASE WHEN {value} IS NOT NULL THEN {value} - ({self.low}) {nothing} END"
+
+    def upper_sql(self, value: str, part: str) -> str:
+        return "0::pg_catalog.int8"

@@ -11,7 +11,7 @@ from fix_release import share, upper
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.release.ladder import ladder
-from pg_epsilon.release.masses import NAN, NULL, Values
+from pg_epsilon.release.masses import NAN, NULL, Points, Values
 
 SPLIT = {name: one for name, one in cases("decompose").items() if one["input"]["decomposition"] == "split"}
 
@@ -68,3 +68,21 @@ def test_lattice_without_room_is_refused(own: Lattice, rows: int) -> None:
     with pytest.raises(DPError) as refused:
         Values.of(own, rows)
     assert refused.value.sqlstate == "DP005"
+
+
+def test_points_have_a_cell_for_each_value() -> None:
+    """NULL's and NaN's come last; a row is whole in one of them."""
+    values = Points.of(Lattice("v", -2, 3, Fraction(1, 4), False, nan="pg_catalog.float8"), 1000)
+    assert values.steps == tuple(Fraction(number, 4) for number in range(-2, 4))
+    assert (values.zero, values.cells, values.steps[values.zero]) == (2, 8, 0)
+    found = [values.masses(part, 3, 0) for part in (0, 5, NULL, NAN)]
+    assert found == [((cell, 3 * values.whole),) for cell in (0, 5, 6, 7)]
+
+
+def test_points_of_values_on_one_side_have_zero_too() -> None:
+    assert Points.of(Lattice("v", 3, 4, Fraction(1), True), 10).steps == (0, 1, 2, 3, 4)
+    assert Points.of(Lattice("v", -2, -1, Fraction(1), True), 10).steps == (-2, -1, 0)
+
+
+def test_points_are_not_made_before_their_number_is_asked_for() -> None:
+    assert Points.of(Lattice("v", 0, 2**40, Fraction(1), True), 10).cells == 2**40 + 2
