@@ -218,3 +218,21 @@ def test_groups_come_from_it_too(stack: Stack, alice: Connection) -> None:
         assert path == "family"
         (reply,) = alice.execute("SELECT verdict FROM dp_compare('2', '3', aggregate => 1)").fetchall()
         assert reply[0] in ("yes", "cannot tell", "the other way round")
+
+
+def test_plain_variances_are_free_from_a_family_of_them(stack: Stack, bob: Connection) -> None:
+    """Six functions from one release, also of groups, with bars that hold at once."""
+    query = "SELECT stddev(age) FROM people WHERE sex = $1 AND age > -22"
+    bob.execute(f"SELECT * FROM dp_release_numeric('spread', $q${query}$q$, '{{f,m}}', epsilon => 2)")
+    where = "WHERE sex IN ('f', 'm') AND age > -22"
+    functions = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+    with no_charge(stack.cluster):
+        for function in functions:
+            call = f"{function}(age)"
+            sql = f"SELECT sex, {call}, dp_low({call}), dp_high({call}) FROM people {where} GROUP BY sex ORDER BY sex"
+            found = bob.execute(sql).fetchall()
+            assert bob.execute("SELECT path FROM dp.last_answer").fetchone() == ("family",)
+            with stack.cluster.connect() as root:
+                true = dict(root.execute(f"SELECT sex, {call} FROM people {where} GROUP BY sex").fetchall())
+            assert found[2] == ("x", None, None, None) and [row[0] for row in found[:2]] == ["f", "m"]
+            assert all(low <= true[sex] <= high and low <= value <= high for sex, value, low, high in found[:2])

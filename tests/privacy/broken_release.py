@@ -67,6 +67,17 @@ def a_row_beyond_counts_twice(replace: Replace) -> None:
     replace(masses.Values, "within", within)
 
 
+def points_beside_each_other(replace: Replace) -> None:
+    """A row counts whole in its value's cell and in the next one: it has two units of mass (masses.py, Points)."""
+
+    def both(how: Any, part: int, rows: int, upper: int) -> Any:
+        ((cell, mass),) = sound(how, part, rows, upper)
+        return ((cell, mass), (max(cell - 1, 0), mass))
+
+    sound = masses.Points.masses
+    replace(masses.Points, "masses", both)
+
+
 def exact_scale(replace: Replace) -> None:
     """The number of rows is not public, and is used as if it were (numeric-release.md §1)."""
 
@@ -173,6 +184,7 @@ CONTROLS = {
         every_row_counts,
         cells_with_rows_alone,
         a_row_beyond_counts_twice,
+        points_beside_each_other,
         exact_scale,
         exact_error,
         rows_twice_in_the_rounds,

@@ -37,6 +37,7 @@ RANGED_BY_RHO = "rho => 0.05, mechanism => 'range'"
 BY_DAY = "SELECT sum(age) FROM audit.pay WHERE day >= $1 AND day < $2 AND insured"
 SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
 SIGNED_BY_STAGE = f"SELECT sum({SIGNED}) FROM audit.pay WHERE stage = $1"
+SPREAD = "SELECT variance(age) FROM audit.pay WHERE insured = $1 AND stage <> 'amber'"
 AGES = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND NOT insured"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
@@ -76,6 +77,9 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "DP003", asked_of("SELECT count(*) FROM audit.pay WHERE ward <> $1", "{south}", RANGED)),
         (A, "direct", asked_of(BY_CHARGE, "{0,200}", "epsilon => 0.1")),
         (A, "family", "dp_sum('audit.pay', 'charge::int - 100 + age', 'charge < 200', epsilon => 0.1)"),
+        (A, "direct", asked_of(SPREAD, "{t,f}", "epsilon => 0.1")),
+        (A, "cache", asked_of(SPREAD.replace("variance", "stddev_pop"), "{f}", "epsilon => 0.1")),
+        (A, "family", "dp_avg('audit.pay', 'age', $q$stage <> 'amber' AND insured$q$, epsilon => 0.1)"),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -90,6 +94,11 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.deal WHERE id >= $1", "{0,40}", RANGED)),
         (A, "direct", asked_of("SELECT sum(qty) FROM audit.line WHERE sku NOT IN ($1)", "{s1,s2}", EXACT)),
         (A, "cache", asked_of("SELECT sum(qty) FROM audit.line WHERE sku NOT IN ($1)", "{s2,s1}", EXACT)),
+        (
+            A,
+            "direct",
+            asked_of("SELECT stddev(qty) FROM audit.line WHERE sku IN ($1, 's3')", "{s1,s2}", "epsilon => 0.25"),
+        ),
     ],
     "lab": [
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab = $1", "{a,b}", "rho => 0.02")),
@@ -138,6 +147,10 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("trade", "rows_twice_in_the_rounds", "sensitivity", 10),
     ("pay", "a_row_beyond_counts_twice", "sensitivity", 30),
     ("pay", "cells_with_rows_alone", "draws", 30),
+    ("pay", "cells_with_rows_alone", "draws", 32),
+    ("pay", "points_beside_each_other", "sensitivity", 32),
+    ("trade", "one_row_a_user", "sensitivity", 12),
+    ("trade", "every_row_counts", "sensitivity", 12),
 ]
 
 

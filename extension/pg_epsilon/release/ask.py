@@ -102,7 +102,8 @@ class Family:
     name: of the family. grid: the values of the parameters as the asker wrote them, a row for each query.
     axes, masks: the classes, and which of them each query reads: those that the masks of all axes hold.
     simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, but not auto. average: averages
-    are asked for, and the aggregate is their sum: what is released is the same.
+    are asked for, and the aggregate is their sum: what is released is the same. spread: which variance or standard
+    deviation is; the aggregate is the sum then, and each value has a cell.
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
     ends: where the values of each class end, which cells go by.
     """
@@ -121,6 +122,7 @@ class Family:
     trees: tuple[Tree, ...] = ()
     chosen: bool = False
     ends: Ends | None = None
+    spread: str | None = None
 
     @cached_property
     def sets(self) -> Sets:
@@ -134,8 +136,9 @@ class Family:
         """What is drawn; the request's aggregate says of which value. Cells are, whatever the grid."""
         classes = [axis.key.canonical() for axis in self.axes]
         if self.mechanism == "cells":
-            ends = {} if self.ends is None else {"ends": self.ends.canonical()}
-            return {"classes": classes, "mechanism": "cells", **ends}
+            own = {"decomposition": "none"} if self.is_exact else {}
+            ends = {"ends": self.ends.canonical()} if self.ends is not None and not self.is_exact else {}
+            return {"classes": classes, "mechanism": "cells", **ends, **own}
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
@@ -145,7 +148,7 @@ class Family:
     @property
     def is_exact(self) -> bool:
         """Whether each value has a cell of its own."""
-        return self.mechanism == ALG2 and self.options.decomposition == "none"
+        return self.spread is not None or (self.mechanism == ALG2 and self.options.decomposition == "none")
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -185,7 +188,9 @@ def compile_family(head: Head) -> Family | None:
     options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
     mechanism = asked
     if asked == AUTO:
-        mechanism = automatic(head, name, Grid.of(masks), average=template.average, rows=options.rows)
+        mechanism = automatic(
+            head, name, Grid.of(masks), sums=not (template.average or template.spread), rows=options.rows
+        )
     trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         name,
@@ -202,6 +207,7 @@ def compile_family(head: Head) -> Family | None:
         trees,
         asked == AUTO,
         ends_of(head, list(distinct.values())),
+        template.spread,
     )
 
 

@@ -63,15 +63,16 @@ def resolution_of_weights(epsilon: float, kappa: int, rows: int) -> float:
     return max(FEW * kappa / epsilon, rows / PART)
 
 
-def automatic(head: Head, name: str, grid: Grid, *, average: bool, rows: int | None) -> str:
+def automatic(head: Head, name: str, grid: Grid, *, sums: bool, rows: int | None) -> str:
     """The mechanism of a family: cells or alg2.
 
-    rows: how many the asker expects; None: as many as the owner declares at most, or 0. What its
-    name was released by before stays, or another grid would be another family and not a free one.
-    Averages, a budget in rho and users without a cap are for cells alone, or are refused there.
+    sums: no averages or variances are asked for. rows: how many the asker expects; None: as many as
+    the owner declares at most, or 0. What its name was released by before stays, or another grid
+    would be another family and not a free one. Averages, a budget in rho and users without a cap are
+    for cells alone, or are refused there.
     """
     epsilon, kappa = head.budget.epsilon, kappa_of(head.source)
-    if average or epsilon is None or kappa is None or not grid.widest:
+    if not sums or epsilon is None or kappa is None or not grid.widest:
         return "cells"
     before = head.releases.family(name, head.policy.dataset.name)
     if before in ("cells", "alg2"):

@@ -74,6 +74,17 @@ def _average(
     return Answer(quotients[0], start, min(below, quotients[0]), max(above, quotients[0]), cut.below_resolution)
 
 
+def quotients(cells: Array, weights: Array, bound: Callable[[Array], float], ends: tuple[float, float]) -> list[float]:
+    """[Quotient, least, most] of a weighted sum of exact cells over their rows, both noisy: the set of those that the
+    noise does not rule out. bound: of a weighted sum of the noise, a norm."""
+    low, high = ends
+    total, count = float(cells @ weights), float(cells.sum())
+    start = min(max(total / max(count, 1.0), low), high)
+    above = _end(lambda theta: total - theta * count + bound(weights - theta), start, high)
+    below = _end(lambda theta: theta * count - total + bound(weights - theta), start, low)
+    return [start, below, above]
+
+
 def _end(room: Callable[[float], float], start: float, end: float) -> float:
     """The bar's end between its middle and the last possible value: the nearest theta found that is refused, room < 0.
 

@@ -25,11 +25,14 @@ from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.masses import Points, Values
 from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
+from pg_epsilon.release.spreads import spreads
 from pg_epsilon.release.statement import statement
 from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
+MOST_POINTS = 100_000  # values that have cells of their own
+MOST_SPREADS = 200_000  # the same times variances, whose bars take some fifty microseconds a value
 MOST_WORK = 2**36  # queries times cells
 MOST_READ = 2**32  # the same where each query reads cells of its own
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
@@ -93,6 +96,7 @@ def choose(request: Request, family: Family) -> Choice:
     lattice = family.aggregate.lattice
     values = (Points if family.is_exact else Values).of(lattice, rows) if lattice is not None else None
     of_class = values.cells if values is not None else 1
+    _check_points(family, of_class)
     _check_size(family, of_class)
     _check_work(family, of_class)
     measure: Measured
@@ -103,7 +107,9 @@ def choose(request: Request, family: Family) -> Choice:
         whole = values.whole if values is not None else 1
         moved, levels = units * whole, levels_of(family.trees)
         noise = share.additive(moved * levels, moved**2 * levels)
-        measure = Cells(family.classes, values, noise, family.trees, None if family.trees else family.ends)
+        measure = Cells(
+            family.classes, values, noise, family.trees, None if family.trees or family.is_exact else family.ends
+        )
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
@@ -116,15 +122,28 @@ def choose(request: Request, family: Family) -> Choice:
 
 def _check_averages(family: Family) -> None:
     """DP005 for averages that take too long after the charge, or of which nothing is known."""
-    if family.average and family.mechanism in WAYS:
-        words = f"{WAYS[family.mechanism][0]} has no averages"
+    asked = "variances" if family.spread else "averages" if family.average else None
+    if asked and family.mechanism in WAYS:
+        words = f"{WAYS[family.mechanism][0]} has no {asked}"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
-    if family.average and len(family.grid) > MOST_AVERAGES:
+    if family.spread and family.trees:
+        raise DPError(OUT_OF_RANGE, "range has no variances", "Ask with mechanism => 'cells'.")
+    if asked and len(family.grid) > MOST_AVERAGES:
         raise DPError(
             OUT_OF_RANGE,
-            f"more than {MOST_AVERAGES} averages in a family, whose bars take some milliseconds each",
+            f"more than {MOST_AVERAGES} {asked} in a family, whose bars take some milliseconds each",
             "Ask the grid in parts: after the first one they cost nothing.",
         )
+
+
+def _check_points(family: Family, of_class: int) -> None:
+    """DP005 where each value would have a cell, and they are too many, or bars of them take too long."""
+    hint = "Use a coarser value, round(x / 10) * 10, or narrower bounds: least(greatest(x, 0), 100)."
+    if family.is_exact and of_class > MOST_POINTS:
+        raise DPError(OUT_OF_RANGE, f"a value of {of_class} steps has more than {MOST_POINTS} cells", hint)
+    if family.spread and of_class * len(family.grid) > MOST_SPREADS:
+        words = f"bars of {len(family.grid)} variances of a value of {of_class} steps take too long"
+        raise DPError(OUT_OF_RANGE, words, f"Ask the grid in parts, which cost nothing after the first. {hint}")
 
 
 def _check_size(family: Family, of_class: int) -> None:
@@ -190,9 +209,11 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
         return list(counted(sums, noise, miss))
     steps = [float(one) for one in values.steps]
     valued = sums.part(slice(len(steps)))
-    if family.average and family.aggregate.lattice is not None:
-        lattice = family.aggregate.lattice
+    lattice = family.aggregate.lattice
+    if lattice is not None and (family.average or family.spread):
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
+        if family.spread:
+            return list(spreads(valued, np.array(steps), noise, miss, ends, family.spread))
         return list(averages(valued, np.array(steps), noise, miss, ends))
     return list(summed(valued, steps, noise, miss))
 
@@ -253,7 +274,7 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     bars = "all bars hold at once" if family.simultaneous else "each bar holds by itself"
     words = (
         f"{family.name}: {len(family.grid)} queries from {measure.drawn} cells of {family.classes} classes",
-        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {of_most:.4g}",
+        f"expected RMSE of {'their sums' if family.average or family.spread else 'unbiased'} at most {of_most:.4g}",
         bars,
         "rows of no declared class are in none",
     )
@@ -282,7 +303,7 @@ def _told_of_ranges(measure: Cells, family: Family, of_node: float, beforehand: 
     words = (
         f"{family.name}: {len(family.grid)} queries from {measure.released} cells of {nodes} ranges of"
         f" {' by '.join(', '.join(map(str, one)) for one in levels)} classes",
-        f"expected RMSE of {'their sums' if family.average else 'unbiased'} at most {worst:.4g},"
+        f"expected RMSE of {'their sums' if family.average or family.spread else 'unbiased'} at most {worst:.4g},"
         f" where mechanism => 'cells' has {by_cells:.4g}",
         "all bars hold at once" if family.simultaneous else "each bar holds by itself",
         "rows of no declared class are in none",

@@ -72,7 +72,7 @@ def _of_zero(request: Request, family: Family) -> dict[str, Any]:
     lattice = family.aggregate.lattice
     largest = 1.0 if lattice is None else float(max(-lattice.low, lattice.high, 0) * lattice.step)
     rows = declared_rows(request.source) if family.options.rows is None else family.options.rows
-    of_sum = rows and not family.average
+    of_sum = rows and not (family.average or family.spread)
     return {"integers": 0, "rmse": None, **({"at_most": _rounded(rows * largest)} if of_sum else {})}
 
 
@@ -80,7 +80,7 @@ def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
     """Of `answer` the bias is not known: it is cut above a resolution of so many rows."""
     values, deviation = measure.values, noise_of(measure).deviation
     classes = widest(family)
-    if family.average:
+    if family.average or family.spread:
         return {"rmse": None}
     if values is None or family.aggregate.function == "count":
         return {"rmse": _rounded(deviation * math.sqrt(classes * measure.of_class))}

@@ -23,12 +23,14 @@ from pg_epsilon.query.domain import key_sql
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.release.ask import Family
+from pg_epsilon.release.spreads import SPREADS
 
 Bits = npt.NDArray[np.bool_]
 MOST_CELLS = 10_000  # groups times aggregates of one question
 MOST_AVERAGES = 1_000  # whose bars take some twenty milliseconds each
 MOST_BITS = 2**26  # the same times classes
-ITSELF, EVERY, PRESENT, AVERAGE = "itself", "rows", "present", "average"
+ITSELF, EVERY, PRESENT, AVERAGE, SPREAD = "itself", "rows", "present", "average", "spread"
+QUOTIENTS = (AVERAGE, SPREAD)
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,17 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     attributes = _attributes(request, facts)
     if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
         raise NotBins("its classes are declared otherwise now")
-    if len(request.aggregates) * request.cells > MOST_AVERAGES and any(a.function == "avg" for a in request.aggregates):
+    if len(request.aggregates) * request.cells > MOST_AVERAGES and any(
+        a.function == "avg" or a.function in SPREADS for a in request.aggregates
+    ):
         raise NotBins("the question has too many averages")
     size = prod(len(one.keys) for one in attributes) * request.cells * len(request.aggregates)
     if request.cells * len(request.aggregates) > MOST_CELLS or size > MOST_BITS:
         raise NotBins("the question has too many groups")
     where = _all(rest, attributes, texts)
     own = [_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates]
+    if any(one.way == SPREAD for one in own) and not facts.get("exact"):
+        raise NotBins("variances need a family of variances: its values share cells")
     groups = _groups(request, attributes, texts)
     return tuple(tuple(replace(one, bits=one.bits & group) for one in own) for group in groups)
 
@@ -142,6 +148,10 @@ def _member(
     asked = replace(aggregate, filter=None).canonical()
     if aggregate.function == "avg" and asked == {("avg" if key == "sum" else key): value for key, value in own.items()}:
         return Member(aggregate, AVERAGE, bits)
+    if aggregate.function in SPREADS and asked == {
+        (aggregate.function if key == "sum" else key): value for key, value in own.items()
+    }:
+        return Member(aggregate, SPREAD, bits)
     plain = aggregate.function == "count" and not aggregate.parameters.canonical()
     if asked == dict(own):
         return Member(aggregate, ITSELF, bits)

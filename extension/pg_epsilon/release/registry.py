@@ -160,8 +160,9 @@ def _described(measure: Measured, family: Family) -> dict[str, Any]:
     noise = noise_of(measure)
     own = [noise.scale, noise.gaussian, noise.grain]
     trees = {"trees": [[one.levels, one.shift] for one in measure.trees]} if measure.trees else {}
+    exact = {"exact": True} if family.is_exact else {}
     ends = {"ends": measure.ends.canonical()} if measure.ends is not None else {}
-    return {**description(measure, family), "cells": measure.drawn, "noise": own, **trees, **ends}
+    return {**description(measure, family), "cells": measure.drawn, "noise": own, **trees, **ends, **exact}
 
 
 @lru_cache(maxsize=64)

@@ -26,9 +26,10 @@ from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
 from pg_epsilon.release.ends import Ends
 from pg_epsilon.release.everywhere import Boxes, Everywhere, Shared
-from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, Member, Table, digest, of_grid
+from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, QUOTIENTS, SPREAD, Member, Table, digest, of_grid
 from pg_epsilon.release.ranges import Read, read_bits, trees_of
 from pg_epsilon.release.recalled import recalled
+from pg_epsilon.release.spreads import spread
 from pg_epsilon.release.trees import nodes_of
 
 OUTSIDE = "rows of no declared class are left out"
@@ -96,6 +97,10 @@ def served(
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
         one = average(own[0, : len(steps)], steps, count, noise, all_sets, miss, ends)
         return Served(member, one, None)
+    if member.way == SPREAD and steps is not None and member.aggregate.lattice is not None:
+        lattice, how = member.aggregate.lattice, member.aggregate.function
+        ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
+        return Served(member, spread(own[0, : len(steps)], steps, count, noise, all_sets, miss, ends, how), None)
     if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
         (found,) = summed(sums.part(slice(len(steps))), steps.tolist(), *bars)
     else:
@@ -231,7 +236,7 @@ def _below(request: Request, found: Answers) -> dict[str, str]:
 
 def _value(one: Served) -> str | None:
     """Of no class there is no average, as in SQL."""
-    if one.member.way == AVERAGE and not one.member.classes:
+    if one.member.way in QUOTIENTS and not one.member.classes:
         return None
     return _shown(one.answer.answer, one.member)
 
@@ -253,7 +258,7 @@ def _bar(one: Served) -> Bar:
 def _shown(value: float, member: Member, up: int = 0) -> str:
     """As the aggregate's type has it: of a bar's end the next one outwards."""
     lattice = member.aggregate.lattice
-    if member.way == AVERAGE and lattice is not None:
+    if member.way in QUOTIENTS and lattice is not None:
         digits = min(digits_of(lattice.step) + EXTRA_DIGITS, 18)
         return text(Fraction(math.nextafter(value, up * math.inf) if up else value), digits)
     if member.aggregate.function == "count" or lattice is None or lattice.whole:

@@ -15,7 +15,15 @@ from pg_epsilon.errors import SHAPE, DPError
 from pg_epsilon.query.aggregates import aggregate_from_text
 from pg_epsilon.query.parse import ast, children, deparse, enums, parse_query
 
-FUNCTIONS = ("count", "sum", "avg")
+SPREADS = {
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+}
+FUNCTIONS = ("count", "sum", "avg", *SPREADS)
 MOST_PARAMETERS = 32
 EXAMPLE = "For example SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2."
 _KINDS = enums.A_Expr_Kind
@@ -67,7 +75,8 @@ class Condition:
 class Template:
     """A family's query. schema: None where FROM leaves it out. where: the conditions without a parameter.
 
-    average: whether averages are asked for; the aggregate is their sum then.
+    average: whether averages are asked for; spread: which variance or standard deviation is. The aggregate is the sum
+    then.
     """
 
     schema: str | None
@@ -76,6 +85,7 @@ class Template:
     where: str | None
     aggregate: dict[str, Any]
     average: bool
+    spread: str | None
     conditions: tuple[Condition, ...]
     parameters: int
 
@@ -95,14 +105,15 @@ def read(query: str) -> Template:
         raise DPError(SHAPE, "the query's parameters are $1, $2, … without a gap, in WHERE", EXAMPLE)
     if len(used) > MOST_PARAMETERS:
         raise DPError(SHAPE, f"more than {MOST_PARAMETERS} parameters in a query", EXAMPLE)
-    aggregate, average = _aggregate(select)
+    aggregate, called = _aggregate(select)
     return Template(
         schema=source.schemaname,
         name=source.relname,
         alias=None if source.alias is None else source.alias.aliasname,
         where=" AND ".join(f"({deparse(one)})" for one in fixed) or None,
         aggregate=aggregate,
-        average=average,
+        average=called == "avg",
+        spread=SPREADS.get(called),
         conditions=tuple(conditions),
         parameters=len(used),
     )
@@ -136,21 +147,21 @@ def _source(select: Any) -> Any:
     return source
 
 
-def _aggregate(select: Any) -> tuple[dict[str, Any], bool]:
-    """(The request's form of the one aggregate, whether averages are asked for): of an average it is the sum."""
+def _aggregate(select: Any) -> tuple[dict[str, Any], str]:
+    """(The request's form of the one aggregate, its name): of an average or a variance it is the sum."""
     targets: tuple[Any, ...] = select.targetList or ()
     if len(targets) != 1 or _used(targets[0]) - {"name", "val", "location"}:
         raise DPError(SHAPE, "a family's query has one result column", EXAMPLE)
     target = targets[0].val
     called = target.funcname[-1].sval if isinstance(target, ast.FuncCall) and target.funcname else None
     if called not in FUNCTIONS:
-        raise DPError(SHAPE, "a family is of count(*), count(x), sum(x) or avg(x)", EXAMPLE)
+        raise DPError(SHAPE, "a family is of count(*), count(x), sum(x), avg(x), variance(x) or stddev(x)", EXAMPLE)
     if target.over is not None or target.agg_filter is not None or target.agg_distinct:
         raise DPError(SHAPE, f"{called} with OVER, FILTER or DISTINCT has no family", f"Use WHERE. {EXAMPLE}")
     if _parameters(target):
         raise DPError(SHAPE, "a parameter stands in the aggregate", f"Parameters stand in WHERE. {EXAMPLE}")
-    found, average = aggregate_from_text(deparse(target)), called == "avg"
-    return {**found, "function": "sum" if average else found["function"], "name": called}, average
+    found = aggregate_from_text(deparse(target))
+    return {**found, "function": "count" if called == "count" else "sum", "name": called}, called
 
 
 def _conjuncts(node: Any) -> Iterator[Any]:
