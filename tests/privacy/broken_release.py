@@ -11,7 +11,18 @@ from typing import Any
 
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release import algorithm2, candidates, cells, choice, fitted, iterated, masses, ranges, singly
+from pg_epsilon.release import (
+    algorithm2,
+    candidates,
+    cells,
+    choice,
+    decompose,
+    fitted,
+    iterated,
+    masses,
+    ranges,
+    singly,
+)
 
 Replace = Callable[[Any, str, Any], None]
 parts: Any = choice
@@ -76,6 +87,11 @@ def points_beside_each_other(replace: Replace) -> None:
 
     sound = masses.Points.masses
     replace(masses.Points, "masses", both)
+
+
+def one_bit_a_row(replace: Replace) -> None:
+    """A row under bits moves a count by as many bits as are set, and noise is scaled for one (§13, Theorem 4.3)."""
+    replace(decompose.Measure, "sensitivity", property(lambda measure: 1))
 
 
 def exact_scale(replace: Replace) -> None:
@@ -185,6 +201,7 @@ CONTROLS = {
         cells_with_rows_alone,
         a_row_beyond_counts_twice,
         points_beside_each_other,
+        one_bit_a_row,
         exact_scale,
         exact_error,
         rows_twice_in_the_rounds,

@@ -28,6 +28,8 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 
 
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
+IN_BITS = """epsilon => 0.05, mechanism => 'alg2', options => '{"decomposition": "bits", "rounds": 2}'"""
+BY_BITS = "SELECT sum(age) FROM audit.pay WHERE ward IN ($1, 'zz')"
 EXACT = """epsilon => 0.25, mechanism => 'alg2', options => '{"decomposition": "none"}'"""
 SINGLY = "epsilon => 1, mechanism => 'composition'"
 NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
@@ -80,6 +82,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of(SPREAD, "{t,f}", "epsilon => 0.1")),
         (A, "cache", asked_of(SPREAD.replace("variance", "stddev_pop"), "{f}", "epsilon => 0.1")),
         (A, "family", "dp_avg('audit.pay', 'age', $q$stage <> 'amber' AND insured$q$, epsilon => 0.1)"),
+        (A, "direct", asked_of(BY_BITS, "{north,south}", IN_BITS)),
+        (A, "cache", asked_of(BY_BITS, "{south,north}", IN_BITS)),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -149,6 +153,7 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "cells_with_rows_alone", "draws", 30),
     ("pay", "cells_with_rows_alone", "draws", 32),
     ("pay", "points_beside_each_other", "sensitivity", 32),
+    ("pay", "one_bit_a_row", "sensitivity", 35),
     ("trade", "one_row_a_user", "sensitivity", 12),
     ("trade", "every_row_counts", "sensitivity", 12),
 ]

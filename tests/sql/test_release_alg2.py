@@ -77,11 +77,16 @@ FAMILIES = {
 }
 
 
+IN_BITS = """options => '{"decomposition": "bits"}'"""
 EXACT = """options => '{"decomposition": "none"}'"""
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("more", ["epsilon => 20", f"epsilon => 20, {EXACT}"], ids=["split", "none"])
+@pytest.mark.parametrize(
+    "more",
+    ["epsilon => 20", f"epsilon => 20, {EXACT}", f"epsilon => 20, {IN_BITS}"],
+    ids=["split", "none", "bits"],
+)
 def test_bars_hold_the_truth(cluster: Cluster, alice: Connection, name: str, more: str) -> None:
     query, grid, plain = FAMILIES[name]
     found = family(alice, query, "{" + ",".join(grid) + "}", more)
@@ -176,9 +181,29 @@ def test_without_decomposition_each_value_has_a_cell(cluster: Cluster, alice: Co
             assert one(alice, asked) == round(row[1]) and path(alice) == "family"
 
 
+def test_bits_count_a_row_several_times(cluster: Cluster, alice: Connection) -> None:
+    """Loss has 6 bits, of which 31 and 47 have 5: no table is made of it, and the number of rows is told right."""
+    query = "SELECT sum(loss) FROM adult WHERE stage = $1 AND price > 4"
+    found = family(alice, query, "{red,green,amber}", f"epsilon => 50, {IN_BITS}", "by_bits")
+    facts = one(alice, "SELECT facts FROM dp.last_answer")["release"]
+    assert (facts["cells"], facts["candidates"]) == (3 * 7, 3 * 2 * 6)
+    rows = truth(cluster, "SELECT count(*) FROM adult WHERE price > 4")
+    assert facts["rows"] == pytest.approx(rows, abs=24)
+    for row in found:
+        with no_charge(cluster):
+            asked = f"SELECT dp.dp_sum('adult', 'loss', $$stage = '{row[0][0]}' AND price > 4$$, epsilon => 0.5)"
+            assert one(alice, asked) == round(row[1]) and path(alice) == "family"
+    shown = "SELECT dp.dp_shown((SELECT request_id FROM dp.spending ORDER BY at DESC LIMIT 1))"
+    with pytest.raises(psycopg.Error, match="a release by bits has no weighted table"):
+        alice.execute(shown)
+    with no_charge(cluster), pytest.raises(psycopg.Error, match="counts a row several times") as error:
+        family(alice, query, "{red}", f"epsilon => 1, publish => true, {IN_BITS}", "by_bits")
+    assert error.value.sqlstate == "DP005"
+
+
 def test_values_that_are_too_many_for_cells_are_refused(cluster: Cluster, alice: Connection) -> None:
     query = "SELECT sum(loss * price * price) FROM adult WHERE stage = $1"
-    words = r"3 classes of \d+ cells each are more than"
+    words = r"a value of \d+ steps has more than 100000 cells"
     with no_charge(cluster), pytest.raises(psycopg.Error, match=words) as error:
         family(alice, query, "{red}", f"epsilon => 1, {EXACT}")
     assert error.value.sqlstate == "DP005"
@@ -250,7 +275,8 @@ def test_a_name_is_one_mechanism_and_its_newest_grid(cluster: Cluster, alice: Co
     query = "SELECT count(*) FROM adult WHERE age = $1 AND price > 4"
     family(alice, query, "{20,30}", "epsilon => 5", "twice")
     with no_charge(cluster), pytest.raises(psycopg.Error) as error:
-        alice.execute(f"SELECT dp.dp_release_numeric('twice', $q${query}$q$, '{{20}}', epsilon => 1)")
+        call = f"dp.dp_release_numeric('twice', $q${query}$q$, '{{20}}', mechanism => 'cells', epsilon => 1)"
+        alice.execute(f"SELECT {call}")
     assert error.value.sqlstate == "DP005"
     family(alice, query, "{40}", "epsilon => 5", "twice")
     count = "SELECT dp.dp_count('adult', 'age = {} AND price > 4', epsilon => 0.5)"
@@ -268,7 +294,7 @@ REFUSED = [
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"sweeps": 3}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": "1"}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"threshold_share": 1.5}'""", "DP005"),
-    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"decomposition": "bits"}'""", "DP005"),
+    ("SELECT count(*) FROM adult WHERE age = $1", "{20}", """options => '{"decomposition": "halves"}'""", "DP005"),
     ("SELECT count(*) FROM adult WHERE age = $1", "{20}", "options => '[1]'", "DP003"),
     ("SELECT count(*) FROM loose WHERE ward = $1", "{n}", "epsilon => 1", "DP004"),
     ("SELECT count(*) FROM adult WHERE age = $1 AND born = $2 AND price = $3", "{{20,2024-01-02,1}}", "", "DP005"),

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
@@ -19,6 +19,7 @@ from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.release.automatic import Grid, automatic
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
+from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ends import Ends, ends_of
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
@@ -31,7 +32,12 @@ NORMALISATION = "normalisation"
 GLOBAL = "global"
 RANGE = "range"
 MECHANISMS = (AUTO, "cells", ALG2, COMPOSITION, NORMALISATION, GLOBAL, RANGE)
-WITHOUT_TABLE = {COMPOSITION: "composition makes answers", RANGE: "range makes sums of many classes"}
+BITS = "bits"
+WITHOUT_TABLE = {
+    COMPOSITION: "composition makes answers",
+    RANGE: "range makes sums of many classes",
+    BITS: "decomposition into bits counts a row several times",
+}
 _ROUNDS = frozenset({"rounds"})
 _HAVE = {  # options
     AUTO: frozenset({"rows"}),
@@ -87,12 +93,13 @@ class Sets:
 class Options:
     """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
     (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism.
-    decomposition: of values into cells, split between two steps, or none: each value has a cell (§6.2)."""
+    decomposition: of values into cells, split between two steps; none: each value has a cell; bits: a row is in as many
+    cells as a value has bits (§6.1, §6.2)."""
 
     rounds: int | None = None
     share: Fraction = Fraction(1)
     rows: int | None = None
-    decomposition: Literal["none", "split"] = "split"
+    decomposition: Decomposition = "split"
 
 
 @dataclass(frozen=True)
@@ -142,13 +149,14 @@ class Family:
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
-        cells = {"decomposition": "none"} if self.is_exact else {}
+        how = self.options.decomposition
+        cells = {"decomposition": how} if how != "split" else {}
         return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds, **cells}
 
     @property
     def is_exact(self) -> bool:
         """Whether each value has a cell of its own."""
-        return self.spread is not None or (self.mechanism == ALG2 and self.options.decomposition == "none")
+        return self.spread is not None or self.options.decomposition == "none"
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -203,7 +211,7 @@ def compile_family(head: Head) -> Family | None:
         "cells" if mechanism == RANGE and not trees else mechanism,
         options,
         template.average,
-        _publication(given, mechanism),
+        _publication(given, BITS if options.decomposition == BITS else mechanism),
         trees,
         asked == AUTO,
         ends_of(head, list(distinct.values())),
@@ -253,8 +261,8 @@ def _options(given: Any, mechanism: str) -> Options:
     if many is not None and (type(many) is not int or not 0 <= many < 2**62):
         raise DPError(OUT_OF_RANGE, "rows is a whole number, of the rows that you expect", OPTIONS)
     cells = found.get("decomposition", "split")
-    if cells not in ("none", "split"):
-        raise DPError(OUT_OF_RANGE, "decomposition is none or split", OPTIONS)
+    if cells not in ("none", "split", BITS):
+        raise DPError(OUT_OF_RANGE, "decomposition is none, split or bits", OPTIONS)
     return Options(rounds, Fraction(str(share)), many, cells)
 
 

@@ -19,7 +19,7 @@ from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.release import fitted, iterated, ranges, singly
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
-from pg_epsilon.release.ask import ALG2, COMPOSITION, GLOBAL, NORMALISATION, Family
+from pg_epsilon.release.ask import ALG2, BITS, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.masses import Points, Values
@@ -94,9 +94,13 @@ def choose(request: Request, family: Family) -> Choice:
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
     lattice = family.aggregate.lattice
-    values = (Points if family.is_exact else Values).of(lattice, rows) if lattice is not None else None
+    exact = family.is_exact or family.options.decomposition == BITS
+    values = (Points if exact else Values).of(lattice, rows) if lattice is not None else None
     of_class = values.cells if values is not None else 1
     _check_points(family, of_class)
+    if values is not None and family.options.decomposition == BITS:
+        _check_groups(family, of_class, rows)
+        of_class = 1 + sum(one.length for one in (values.positive, values.negative) if one)
     _check_size(family, of_class)
     _check_work(family, of_class)
     measure: Measured
@@ -144,6 +148,16 @@ def _check_points(family: Family, of_class: int) -> None:
     if family.spread and of_class * len(family.grid) > MOST_SPREADS:
         words = f"bars of {len(family.grid)} variances of a value of {of_class} steps take too long"
         raise DPError(OUT_OF_RANGE, words, f"Ask the grid in parts, which cost nothing after the first. {hint}")
+
+
+def _check_groups(family: Family, of_class: int, rows: int) -> None:
+    """DP005 where the statement's text could have too many groups of a class and a value."""
+    if min(rows, family.classes * of_class) > MOST_CELLS:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{family.classes} classes of {of_class} values, and up to {rows} rows, are more than {MOST_CELLS} groups",
+            "Leave out decomposition, or use a coarser value: round(x / 10) * 10.",
+        )
 
 
 def _check_size(family: Family, of_class: int) -> None:

@@ -2,8 +2,9 @@
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns: of epsilon a fiftieth buys
 the number of rows, a tenth the largest error, the rest the rounds (algorithm2.py). A row is one
-unit of mass in its class, split between two steps or at its value, so k = 1; of users k is the cap
-on their rows. Rows of no declared class are left out by the statement: they move nothing.
+unit of mass in its class, split between two steps or at its value, so k = 1; under bits it has as
+many units as values have bits, and k is how many of them may be set (decompose.py). Of users k is
+times the cap on their rows. Rows of no declared class are left out by the statement: they move nothing.
 
 What is released: [mass, rounds, worst, weights …], the weights class by class in units of
 2^-places. Answers, bars and the weighted table are computed from these integers alone, so that no
@@ -26,11 +27,11 @@ from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask
-from pg_epsilon.release.algorithm2 import MOST_WEIGHTS, Algorithm2, Plan, checked_size
+from pg_epsilon.release.algorithm2 import MOST_WEIGHTS, Algorithm2, Plan, checked_size, places_of
 from pg_epsilon.release.candidates import MASS_BITS, Family
-from pg_epsilon.release.decompose import Measure
+from pg_epsilon.release.decompose import Measure, on_lattice
 from pg_epsilon.release.ladder import base_of
-from pg_epsilon.release.masses import Points, Values
+from pg_epsilon.release.masses import Values
 from pg_epsilon.release.predicates import Boxes, Weighted
 from pg_epsilon.release.rounds import MOST_ROUNDS, shares
 from pg_epsilon.release.statement import parse
@@ -60,6 +61,18 @@ class Iterated:
     def width(self) -> int:
         """How many integers are read: one, which is the statement's text."""
         return 1
+
+    def bits_of(self, part: int) -> dict[Fraction, int]:
+        """A row's masses by the value that its part stands for; of one without a value as of 0."""
+        value = None if self.values is None or part < 0 else (part + self.values.low) * self.values.step
+        return on_lattice(self.algorithm.family.measure.masses(value), self.algorithm.places)
+
+    @property
+    def dropped(self) -> Fraction:
+        """What decomposition may take from a row's value: under bits, of values off their grid."""
+        measure = self.algorithm.family.measure
+        off = self.values is not None and (self.values.step / measure.base).denominator != 1
+        return measure.base if measure.decomposition == ask.BITS and off else Fraction(0)
 
     @property
     def of_class(self) -> int:
@@ -101,10 +114,13 @@ def histogram(cube: Iterable[tuple[int, int, int, int]], how: Iterated) -> npt.N
     """
     found = [0] * (how.cells + 1)
     places = {y: place for place, y in enumerate(how.algorithm.family.measure.cells)}
-    steps = how.values.steps if how.values is not None else ()
+    bits = how.algorithm.family.measure.decomposition == ask.BITS
+    steps = how.values.steps if how.values is not None and not bits else ()
     for place, part, rows, upper in cube:
         if how.values is None:
             own: Sequence[tuple[Fraction, int]] = [(Fraction(1), rows << how.algorithm.places)]
+        elif bits:
+            own = [(y, mass * rows) for y, mass in how.bits_of(part).items()]
         else:
             split = how.values.masses(part, rows, upper)
             own = [(steps[c] if c < len(steps) else Fraction(0), mass) for c, mass in split]
@@ -166,10 +182,10 @@ def universe(asked: ask.Family, values: Values | None, rows: int) -> tuple[Famil
         measure = Measure("none", one, values=(Fraction(0), one))
         places: int = min(COUNTING_BITS, MASS_BITS - (max(1, rows) - 1).bit_length())
     else:
-        step, exact = values.step, isinstance(values, Points)
-        shown = values.steps if exact else ()
-        measure = Measure("none" if exact else "split", values.high * step, -values.low * step, base_of(step), shown)
-        places = values.bits
+        step, decomposition = values.step, asked.options.decomposition
+        shown = values.steps if decomposition == "none" else ()
+        measure = Measure(decomposition, values.high * step, -values.low * step, base_of(step), shown)
+        places = values.bits if decomposition != ask.BITS else places_of(rows, measure.tuples)
     return Family(measure, predicates_of(asked)), places
 
 
@@ -218,7 +234,7 @@ def rows(raw: Sequence[int], how: Iterated, asked: ask.Family, miss: Fraction) -
         algorithm.family,
         masses,
         alpha(raw, how),
-        Rounding(algorithm.places, plan.max_rows),
+        Rounding(algorithm.places, plan.max_rows, how.dropped),
         share=asked.options.share,
         sure=alpha(raw, how, miss),
     )
@@ -233,7 +249,9 @@ def description(how: Iterated, asked: ask.Family) -> dict[str, Any]:
 
     Weights have no noise of their own: all that show are in the table.
     """
+    bits = how.algorithm.family.measure.decomposition == ask.BITS
     return {
+        **({"mechanism": ask.BITS} if bits else {}),
         "classes": [[axis.name, list(axis.key.domain)] for axis in asked.axes],
         "values": [str(one) for one in how.algorithm.family.measure.cells],
         "whole": 1 << how.algorithm.places,
@@ -266,7 +284,7 @@ def told(how: Iterated, asked: ask.Family, raw: Sequence[int] | None) -> tuple[d
         found["rounds"] = plan.rounds or f"at most {most}"
         words.append(f"{family.count} candidates, {found['rounds']} rounds")
     else:
-        rows, off = int(raw[0]) / (1 << LATTICE), float(alpha(raw, how))
+        rows, off = int(raw[0]) / (family.measure.tuples << LATTICE), float(alpha(raw, how))
         found |= {"rounds": int(raw[1]), "rows": float(f"{rows:.6g}"), "alpha": float(f"{off:.6g}")}
         words.append(f"{raw[1]} rounds over about {rows:.0f} rows")
         words.append(f"no number of rows is off by more than {off:.4g} (probability 0.95)")

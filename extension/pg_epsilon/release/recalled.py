@@ -40,6 +40,7 @@ def recorded(how: Iterated, asked: ask.Family) -> dict[str, Any]:
         "epsilon": str(plan.shares.alpha),
         "places": algorithm.places,
         "rows": plan.max_rows,
+        "dropped": str(how.dropped),
         "share": str(asked.options.share),
     }
 
@@ -104,7 +105,7 @@ def _weighted(
         family,
         np.append(raw[HEAD:], 0),
         alpha_of(worst, family, moved, epsilon, places),
-        Rounding(places, int(stored["rows"])),
+        Rounding(places, int(stored["rows"]), Fraction(stored.get("dropped", 0))),
         share=Fraction(stored["share"]),
         sure=alpha_of(worst, family, moved, epsilon, places, Fraction(miss)),
     )
