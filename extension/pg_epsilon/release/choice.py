@@ -25,14 +25,13 @@ from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.masses import Points, Values
 from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
-from pg_epsilon.release.spreads import spreads
+from pg_epsilon.release.spreads import MOST_VALUES, spreads, too_many
 from pg_epsilon.release.statement import statement
 from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
-MOST_POINTS = 100_000  # values that have cells of their own
-MOST_SPREADS = 200_000  # the same times variances, whose bars take some fifty microseconds a value
+MOST_POINTS = 100_000  # values that have cells of their own, for weights
 MOST_WORK = 2**36  # queries times cells
 MOST_READ = 2**32  # the same where each query reads cells of its own
 UNDECLARED_ROWS = 2**30  # what a cell has room for where max_rows is not declared
@@ -132,10 +131,10 @@ def _check_averages(family: Family) -> None:
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
     if family.spread and family.trees:
         raise DPError(OUT_OF_RANGE, "range has no variances", "Ask with mechanism => 'cells'.")
-    if asked and len(family.grid) > MOST_AVERAGES:
+    if family.average and len(family.grid) > MOST_AVERAGES:
         raise DPError(
             OUT_OF_RANGE,
-            f"more than {MOST_AVERAGES} {asked} in a family, whose bars take some milliseconds each",
+            f"more than {MOST_AVERAGES} averages in a family, whose bars take some milliseconds each",
             "Ask the grid in parts: after the first one they cost nothing.",
         )
 
@@ -143,9 +142,10 @@ def _check_averages(family: Family) -> None:
 def _check_points(family: Family, of_class: int) -> None:
     """DP005 where each value would have a cell, and they are too many, or bars of them take too long."""
     hint = "Use a coarser value, round(x / 10) * 10, or narrower bounds: least(greatest(x, 0), 100)."
-    if family.is_exact and of_class > MOST_POINTS:
-        raise DPError(OUT_OF_RANGE, f"a value of {of_class} steps has more than {MOST_POINTS} cells", hint)
-    if family.spread and of_class * len(family.grid) > MOST_SPREADS:
+    most = MOST_VALUES if family.spread else MOST_POINTS
+    if family.is_exact and of_class > most:
+        raise DPError(OUT_OF_RANGE, f"a value of {of_class} steps has more than {most} cells", hint)
+    if family.spread and too_many(of_class, len(family.grid)):
         words = f"bars of {len(family.grid)} variances of a value of {of_class} steps take too long"
         raise DPError(OUT_OF_RANGE, words, f"Ask the grid in parts, which cost nothing after the first. {hint}")
 

@@ -23,7 +23,7 @@ from pg_epsilon.query.domain import key_sql
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
 from pg_epsilon.release.ask import Family
-from pg_epsilon.release.spreads import SPREADS
+from pg_epsilon.release.spreads import SPREADS, too_many
 
 Bits = npt.NDArray[np.bool_]
 MOST_CELLS = 10_000  # groups times aggregates of one question
@@ -89,9 +89,7 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     attributes = _attributes(request, facts)
     if any(list(one.keys) != keys for one, (_, keys) in zip(attributes, facts["classes"], strict=True)):
         raise NotBins("its classes are declared otherwise now")
-    if len(request.aggregates) * request.cells > MOST_AVERAGES and any(
-        a.function == "avg" or a.function in SPREADS for a in request.aggregates
-    ):
+    if len(request.aggregates) * request.cells > MOST_AVERAGES and any(a.function == "avg" for a in request.aggregates):
         raise NotBins("the question has too many averages")
     size = prod(len(one.keys) for one in attributes) * request.cells * len(request.aggregates)
     if request.cells * len(request.aggregates) > MOST_CELLS or size > MOST_BITS:
@@ -100,6 +98,8 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     own = [_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates]
     if any(one.way == SPREAD for one in own) and not facts.get("exact"):
         raise NotBins("variances need a family of variances: its values share cells")
+    if any(one.way == SPREAD for one in own) and too_many(len(facts["values"]), request.cells * len(own)):
+        raise NotBins("the question has too many variances")
     groups = _groups(request, attributes, texts)
     return tuple(tuple(replace(one, bits=one.bits & group) for one in own) for group in groups)
 

@@ -23,7 +23,15 @@ from pg_epsilon.release.everywhere import Everywhere
 Array = npt.NDArray[np.float64]
 Bound = Callable[[Array], float]
 
+MOST_VALUES = 2_000  # beyond them the answer of a plain sum would be cut at too many places
+_MOST = 500  # variances, whose bars take at least some eighty milliseconds each
+_MOST_WORK = 200_000  # values times variances, of some 150 microseconds
 SPREADS = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
+
+
+def too_many(values: int, asked: int) -> bool:
+    """Whether bars of so many variances of a value with so many cells would take longer than half a minute."""
+    return asked > _MOST or values * asked > _MOST_WORK
 
 
 def spread(

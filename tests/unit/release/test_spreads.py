@@ -8,7 +8,7 @@ import pytest
 import fix_chance
 from pg_epsilon.release.answers import Noise, Sums
 from pg_epsilon.release.everywhere import Everywhere
-from pg_epsilon.release.spreads import SPREADS, spread, spreads
+from pg_epsilon.release.spreads import SPREADS, spread, spreads, too_many
 
 STEPS = np.arange(-3.0, 8.0)
 ROWS = np.array([5, 0, 40, 100, 60, 9, 1, 0, 20, 0, 15.0])
@@ -67,3 +67,8 @@ def test_the_true_spread_is_in_the_bar(gaussian: bool, how: str) -> None:
 def test_a_query_without_a_class_has_none() -> None:
     found = spreads(Sums(ROWS[None, :], np.array([0])), STEPS, Noise(1.0, False, 0.0), 0.1, ENDS, "var_pop")
     assert list(found) == [None]
+
+
+def test_many_variances_of_many_values_take_too_long() -> None:
+    assert not too_many(400, 500)
+    assert too_many(401, 500) and too_many(2, 501)
