@@ -34,7 +34,7 @@ test-thorough: ## all else that a release has passed: the thorough tier, the oth
 test-thorough-here: dev sql ## the thorough tier of the tests (tests/thorough.txt), on this machine's PostgreSQL
 	@scripts/test.sh --thorough
 
-test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits (PART=privacy for one folder, at most 90 minutes)
+test-all: dev sql ## with the slow ones: volume, 2,000,000-run audits (PART=privacy for one folder, at most 60 minutes)
 	@scripts/notebook.sh --packages
 	@scripts/test.sh --all
 

@@ -40,7 +40,7 @@ case ${1:-} in
     if [ -n "${PART:-}" ]; then
       mapfile -t parts < <(volume)
       printf '%s\n' "${parts[@]}" | grep -qxF -e "$PART" || die "make test-all PART=$PART: there is no such folder of tests" "There are: ${parts[*]}"
-      name="make test-all PART=$PART" minutes=${TEST_MINUTES:-90} what=("tests/$PART")
+      name="make test-all PART=$PART" minutes=${TEST_MINUTES:-60} what=("tests/$PART")
     fi
     ;;
   --drivers) name="make test-drivers" minutes=${TEST_MINUTES:-20} what=(tests/drivers) workers=() ;;
