@@ -7,9 +7,11 @@ None of them is offered as the better choice; each is as private as it says.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 
@@ -127,10 +129,13 @@ def quantile_scores(values: Sequence[tuple[Fraction, int]], bound: int, k: int) 
     places = {math.floor(value) for value, _ in values} | {math.ceil(value) for value, _ in values}
     starts = sorted({0, *(y for y in places if y <= bound), *(y + 1 for y in places if y < bound)})
     ends = [*starts[1:], bound + 1]
+    order = sorted(values)
+    ascending = [value for value, _ in order]
+    below = list(accumulate((rows for _, rows in order), initial=0))
     scores = []
     for y in starts:
-        above = sum(rows for value, rows in values if value > y)
-        at_least = sum(rows for value, rows in values if value >= y)
+        above = below[-1] - below[bisect_right(ascending, y)]
+        at_least = below[-1] - below[bisect_left(ascending, y)]
         scores.append(-max(above - (k + 1), k + 1 - at_least, 0))
     return Runs(tuple(end - start for start, end in zip(starts, ends, strict=True)), tuple(scores))
 
