@@ -27,7 +27,7 @@ ROUNDS = 10
 QUARTILES = (25, 50, 75, 100)
 STATS = ("whislo", "q1", "med", "q3", "whishi")
 LABELS = {"cells": "split cells", "alg2": "Algorithm 2", "alg2_split": "Algorithm 2, split"}
-LABELS |= {"global": "global truncation", "range": "range (dyadic)"}
+LABELS |= {"global": "global truncation", "range": "range"}
 SHOWN = ("cells", "alg2", "normalisation", "composition", "global", "zero")
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import release_data
 from benchmarks.release_tables import Table
 from pg_epsilon import noise
-from pg_epsilon.release import baselines, dyadic
+from pg_epsilon.release import baselines, ranges
 from pg_epsilon.release.algorithm2 import Algorithm2, Plan, places_of
 from pg_epsilon.release.answers import Noise, Sums, thresholds
 from pg_epsilon.release.baselines import Runs, answer_scaled, few_above
@@ -32,6 +32,7 @@ from pg_epsilon.release.ladder import base_of, ladder
 from pg_epsilon.release.predicates import Weighted
 from pg_epsilon.release.radius import private_radius
 from pg_epsilon.release.rounds import SHARE_SCALE, eps0_of, shares
+from pg_epsilon.release.trees import Tree, levels_of
 from pg_epsilon.release.truncation import Answers, Rounding, alpha_of, answer_all
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -192,32 +193,27 @@ def composition(table: Table, epsilon: Fraction, rounds: int | None = None) -> A
     return found
 
 
-def dyadic_ranges(table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
-    """A tree over the first axis for each value of the others that queries tell apart (§8.1).
-
-    A row is in one tree, so that each has the whole epsilon, for adding or removing a row.
-    """
+def by_ranges(table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
+    """`answer` from nodes over the classes, by the core that mechanism => 'range' uses (§8.1)."""
     if not table.ranges:
         raise ValueError(f"{table.name} has no ranges of one axis")
-    classes, rest = table.sizes[0], math.prod(table.sizes[1:])
-    cut = (table.high - table.low)[:, 1:] < np.array(table.sizes[1:])
-    apart = bool(cut.any())
-    tree = np.zeros(table.queries, dtype=np.int64)
-    if apart:
-        tree = np.ravel_multi_index(tuple(table.low[:, 1:].T), table.sizes[1:])
-    asked = list(zip(table.low[:, 0].tolist(), (table.high[:, 0] - 1).tolist(), strict=True))
-    levels, steps = dyadic.best_levels(set(asked), classes), ladder(table.bound)
-    trees = []
-    for number in range(rest if apart else 1):
-        own = [
-            (int(place) // rest, value)
-            for place, value in zip(table.places, table.values, strict=True)
-            if not apart or place % rest == number
-        ]
-        private = dyadic.parts(own, classes, steps, "pairs")
-        trees.append(dyadic.release(private, steps, levels, epsilon, noise.current(), "bench"))
-    pairs = zip(tree, asked, strict=True)
-    return np.array([dyadic.answer(trees[number], each).answer for number, each in pairs])
+    masks, of = [], []
+    for axis, size in enumerate(table.sizes):
+        pairs, own = np.unique(np.column_stack([table.low[:, axis], table.high[:, axis]]), axis=0, return_inverse=True)
+        masks.append(["0" * low + "1" * (high - low) + "0" * (size - high) for low, high in pairs.tolist()])
+        of.append(own.ravel())
+    trees = ranges.trees_for([Tree(size) for size in table.sizes], masks, np.array(of), gaussian=False)
+    levels = levels_of(trees)
+    if levels == 1:
+        return cells(table, epsilon)
+    own_cells = prepared(table, "split", Fraction(1) if table.whole else base_of(Fraction(1, 1000)))
+    exact = ranges.of_nodes(own_cells.private[:-1].tolist(), trees)
+    drawn = noise.current().laplace(exact, l1_sensitivity=levels << own_cells.places, epsilon=epsilon, label="bench")
+    steps = np.array([float(y) for y in own_cells.family.measure.cells])
+    grid = np.array(drawn, dtype=np.float64).reshape(-1, len(steps)) * 2.0**-own_cells.places
+    found = ranges.sums_of(grid, trees, masks, np.array(of))
+    place, cut, _ = thresholds(found, steps[1:], Noise(float(levels / epsilon), False, 2.0**-own_cells.places))
+    return np.asarray(np.take_along_axis(cut, place[:, None], axis=1)[:, 0])
 
 
 def zero(table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
@@ -232,7 +228,7 @@ MECHANISMS: dict[str, Callable[[Table, Fraction, int | None], Array]] = {
     "composition": composition,
     "global": global_truncation,
     "zero": zero,
-    "range": dyadic_ranges,
+    "range": by_ranges,
 }
 
 
