@@ -15,9 +15,9 @@ from fix_release import ADULT
 
 Connection = psycopg.Connection[Any]
 
-# Of all tests together sixty answers whose bars hold at SURE.
+# Of each test at most six answers whose bars hold at SURE.
 SURE = "0.999999999"
-pytestmark = pytest.mark.chance(fix_chance.union(60 * 1e-9))
+pytestmark = pytest.mark.chance(fix_chance.union(6 * 1e-9))
 
 YEARS = "SELECT sum(loss * (age - 17)) FROM adult WHERE age BETWEEN $1 AND $2"  # of age a at most 50 (a - 17)
 SIGNED = "SELECT sum(price * (40 - age)) FROM adult WHERE age BETWEEN $1 AND $2 AND stage = $3"

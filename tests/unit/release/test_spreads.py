@@ -53,15 +53,15 @@ def test_few_rows_tell_nothing() -> None:
 
 @pytest.mark.parametrize("how", ["var_pop", "stddev_samp"])
 @pytest.mark.parametrize("gaussian", [False, True])
-@pytest.mark.chance(fix_chance.union(*(4 * [fix_chance.binomial(DRAWS, 0.2, 0, 30)])))
+@pytest.mark.chance(fix_chance.binomial(DRAWS, 0.2, 0, 32))
 def test_the_true_spread_is_in_the_bar(gaussian: bool, how: str) -> None:
-    """Of 60 draws at most 30 bars miss where each misses with .2 at most."""
+    """Of 60 draws at most 32 bars miss where each misses with .2 at most."""
     rng = np.random.default_rng(20261128)
     draw, noise = rng.normal if gaussian else rng.laplace, Noise(1.5, gaussian, 0.0)
     noisy = ROWS + draw(0, 1.5, (DRAWS, 3, len(ROWS))).sum(axis=1)
     found = spreads(Sums(noisy, np.full(DRAWS, 3)), STEPS, noise, 0.2, ENDS, how)
     missed = sum(not one.low <= true(how) <= one.high for one in found if one is not None)
-    assert missed <= 30
+    assert missed <= 32
 
 
 def test_a_query_without_a_class_has_none() -> None:
