@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ import numpy as np
 
 from pg_epsilon.choice_parts import Choice, Share
 from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
-from pg_epsilon.mechanisms.estimators import UNKNOWN, Bar
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
@@ -22,6 +21,7 @@ from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sum
 from pg_epsilon.release.ask import ALG2, BITS, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
+from pg_epsilon.release.estimator import Released
 from pg_epsilon.release.masses import Points, Values
 from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
@@ -53,33 +53,6 @@ WAYS: Mapping[str, tuple[str, Way]] = {
     GLOBAL: ("global truncation", fitted),
 }
 """What refusals call it, and how it is made and read. Such mechanisms take epsilon, and have no averages."""
-
-
-@dataclass(frozen=True)
-class Released:
-    """The estimator of a release: its rows are shown by `rows`, and there is no single value."""
-
-    measure: Measured
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        return (self.measure,)
-
-    @property
-    def mechanism(self) -> str:
-        return self.measure.mechanism
-
-    def present(self, raw: Sequence[int]) -> str | None:
-        return None
-
-    def bars(self, raw: Sequence[int], confidence: Decimal) -> Bar:
-        return UNKNOWN
-
-    def margin(self, confidence: Decimal) -> None:
-        return None
-
-    def expected_error(self) -> None:
-        return None
 
 
 def choose(request: Request, family: Family) -> Choice:
