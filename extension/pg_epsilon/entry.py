@@ -27,6 +27,7 @@ from pg_epsilon.engine.planning import Planning, PlanningFailed
 from pg_epsilon.engine.redaction import redact
 from pg_epsilon.engine.shelf import Shelf
 from pg_epsilon.engine.spelling import spelled
+from pg_epsilon.engine.steps import More, Steps
 from pg_epsilon.engine.tail import tail_problems
 from pg_epsilon.engine.witness import check_witness, note_witnessed
 from pg_epsilon.errors import CHANNEL, SHAPE, DPError, refusal_to_json
@@ -83,7 +84,13 @@ links = catalog.links
 planning = Planning(_explain, lambda line: plpy.warning(line))
 _folding = Folding(rows, lambda statement: plpy.execute(_spelled(statement)), lambda: plpy.subtransaction())
 _texts, _folder = _folding.texts, _folding.folder
-_draws = Draws(catalog, lambda plan_: _think(plan_, _read_statistics(plan_)), _explain, lambda: plpy.subtransaction())
+_draws = Draws(
+    catalog,
+    lambda plan_: _think(plan_, _read_statistics(plan_)),
+    Steps(rows, lambda plan_: _read_statistics(plan_), lambda: noise.current()),
+    _explain,
+    lambda: plpy.subtransaction(),
+)
 _declared, _shelf = Declared(catalog, rows), Shelf(rows, lambda document: _compile(document))
 turbo = Turbo(
     catalog,
@@ -174,8 +181,10 @@ def _owed(plan_: Plan, request_id: str) -> dict[str, Any] | None:
     return None if found in (None, request_id) else {"owed": found}
 
 
-def answer(request_id: str, who: str | None = None, request: str | None = None) -> str:
-    """Second transaction: read, compute, record. who and request: of whom another's charge answers. See dp._answer."""
+def answer(request_id: str, who: str | None = None, request: str | None = None, stop: bool = False) -> str:
+    """Second transaction: read, compute, record; of a release in steps one step, with `stop` what was drawn before.
+
+    who and request: of whom another's charge answers. See dp._answer."""
 
     def release() -> dict[str, Any]:
         tasks.start()
@@ -196,11 +205,14 @@ def answer(request_id: str, who: str | None = None, request: str | None = None) 
             catalog.serve(plan_, request_id, paid["who"], asker)
             return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
         _check_open(plan_, asker)
-        raw = _draws.draw(plan_, request_id, paid["who"], asker, counted=counted)
+        drawn = _draws.draw(plan_, request_id, paid["who"], asker, counted=counted, stop=stop)
+        if isinstance(drawn, More):
+            remember(_pending, request_id, Pending(plan_, counted=True))
+            return {"more": drawn._asdict()}
         with watched(plan_.request, asker, request_id, plan_.question):  # drawn again, it would tell more than was paid
             tasks.keep(paid["who"])
             catalog.serve(plan_, request_id, paid["who"], asker)
-            return {"answer": _answer(plan_, raw, request_id, asker, path, _now())}
+            return {"answer": _answer(plan_, drawn, request_id, asker, path, _now())}
 
     try:
         reply = _reply(request_id, release)

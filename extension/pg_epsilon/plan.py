@@ -22,6 +22,7 @@ from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms.estimators import Bar, Estimator, Joint
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.mechanisms.presentation import Part, Presentation
+from pg_epsilon.mechanisms.stepwise import Stepwise
 from pg_epsilon.mechanisms.task import Reserving
 from pg_epsilon.query.aggregates import UNITS
 from pg_epsilon.query.released import Free
@@ -123,8 +124,23 @@ class Plan:
         return self.presentation.bars(raw, self.request.confidence, first)
 
     def unused(self, raw: Sequence[int]) -> tuple[Charge, ...]:
-        """What was reserved for an answer that a released bit did not ask for (composition.md §4)."""
-        return tuple(c for one, part in self.parts(raw) if isinstance(one, Reserving) for c in one.unused(part))
+        """What was reserved for an answer that a released bit did not ask for (composition.md §4), or for steps that
+        were not drawn (§10.3 c)."""
+        parts = self.parts(raw)
+        bits = tuple(c for one, part in parts if isinstance(one, Reserving) for c in one.unused(part))
+        return bits + tuple(c for one, part in parts if isinstance(one, Stepwise) for c in one.left_over(part))
+
+    @property
+    def stepwise(self) -> Stepwise | None:
+        """How it is drawn step by step; None: all at once."""
+        (only, *others) = self.estimators or (None,)
+        return only if isinstance(only, Stepwise) and not others and not self.request.keys else None
+
+    @cached_property
+    def form(self) -> str | None:
+        """A digest of what the integers of a step mean: steps of another form are none of this release's."""
+        how = self.stepwise
+        return None if how is None else hashlib.sha256(f"{self.question} {how.form}".encode()).hexdigest()
 
     def parts(self, raw: Sequence[int]) -> list[Part]:
         """The released integers of one group, by estimator."""

@@ -12,11 +12,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
   FROM (SELECT * FROM dp.ledger l WHERE l.kind = 'return' AND l.dataset = _account_return.dataset ORDER BY l.seq DESC LIMIT 1) r
   JOIN dp.ledger c ON c.request_id = (r.request ->> 'of')::uuid AND c.kind = 'charge' AND c.dataset = r.dataset AND c.who = r.who AND c.scope = r.scope AND c.seq < r.seq
   WHERE (_account_return.role = '' OR _account_return.role = r.who AND _account_return.period = dp._paid_by(r.scope)) AND EXISTS (SELECT FROM dp.release e WHERE e.request_id = c.request_id)
-    AND c.charge @> r.charge AND jsonb_array_length(c.charge) > jsonb_array_length(r.charge)
+    AND (c.charge @> r.charge AND jsonb_array_length(c.charge) > jsonb_array_length(r.charge)
+         -- of a release in steps that was stopped: a part of what its rounds would have cost
+         OR jsonb_array_length(r.charge) = 1 AND r.charge #>> '{0,kind}' = 'pure' AND EXISTS (SELECT FROM dp.draft d WHERE d.request_id = c.request_id)
+            AND EXISTS (SELECT FROM jsonb_array_elements(c.charge) o WHERE o ->> 'kind' = 'pure' AND (o ->> 'epsilon')::numeric >= (r.charge #>> '{0,epsilon}')::numeric))
     AND -r.epsilon <= c.epsilon AND -r.delta <= c.delta AND COALESCE(cardinality(r.rdp), 0) = COALESCE(cardinality(c.rdp), 0)
     AND NOT EXISTS (SELECT FROM unnest(r.rdp, c.rdp) u(r, c) WHERE -u.r > u.c)
 $$;
-COMMENT ON FUNCTION dp._account_return(text, name, timestamptz) IS 'What the newest return of the ledger takes off this tree of accounts: a part of an answered charge, of the same dataset, role, period and accounts, that leaves one charge at least.';
+COMMENT ON FUNCTION dp._account_return(text, name, timestamptz) IS 'What the newest return of the ledger takes off this tree of accounts: charges of an answered one, or a part of the rounds of one in steps, of the same dataset, role, period and accounts, that leaves one charge at least.';
 REVOKE ALL ON FUNCTION dp._account_return(text, name, timestamptz) FROM PUBLIC;
 
 -- a plan made for one account would join ten thousand leaves by nested loops

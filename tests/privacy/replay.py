@@ -183,14 +183,16 @@ def plan(conn: Connection, who: str, request: str) -> str:
 
 
 def ask(conn: Connection, request_id: str, who: str, request: str) -> dict[str, Any]:
-    """The two steps of the channel, as dp.dp_query takes them."""
+    """The two steps of the channel, as dp.dp_query takes them; the second as often as there is more to draw."""
     row = conn.execute("SELECT dp._charge(%s, %s, %s)", (request_id, who, request)).fetchone()
     assert row is not None
     if {"answer", "refusal"} & set(row[0]):
         return chainless(row[0])
-    row = conn.execute("SELECT dp._answer(%s)", (request_id,)).fetchone()
-    assert row is not None
-    return chainless(row[0])
+    while True:
+        row = conn.execute("SELECT dp._answer(%s)", (request_id,)).fetchone()
+        assert row is not None
+        if "more" not in row[0]:
+            return chainless(row[0])
 
 
 def chainless(reply: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal
+from fractions import Fraction
 
 import pytest
 from dp_accounting import rdp
@@ -15,6 +16,7 @@ from pg_epsilon.accounting.curves import (
     bounded_range_to_rdp,
     checked_orders,
     gaussian_to_rdp,
+    part_of_pure,
     pure_to_rdp,
     renyi_cap,
     round_down,
@@ -112,6 +114,28 @@ def test_extremes_of_the_curve() -> None:
         with pytest.raises(DPError) as refused:
             pure_to_rdp(Decimal(epsilon), Decimal(2))
         assert refused.value.sqlstate == "DP005"
+
+
+PARTS = ["1e-9", "0.00002", "0.001", "0.02", "0.3", "1.1", "7", "40", "300"]
+
+
+@pytest.mark.parametrize("order", ["1.001", "1.5", "2", "17", "1000", "1000000"])
+def test_what_is_taken_back_leaves_what_was_spent(order: str) -> None:
+    """With the true cost between what is computed and a unit less, at every order."""
+    a, unit = Decimal(order), Decimal("1e-18")
+    for used in map(Decimal, PARTS):
+        for back in map(Decimal, PARTS):
+            part = part_of_pure(Fraction(back))
+            assert 0 <= part <= back
+            left = pure_to_rdp(used + back, a) - pure_to_rdp(part, a)
+            assert left >= pure_to_rdp(used, a) - unit, (used, back)
+
+
+def test_nearly_all_is_taken_back() -> None:
+    """But of so little that rounding could take it: nothing."""
+    assert part_of_pure(Fraction(0)) == part_of_pure(Fraction(1, 10**9)) == 0
+    for text in PARTS[1:]:
+        assert part_of_pure(Fraction(text)) >= Decimal(text) * (1 - Decimal("1e-6"))
 
 
 def test_gaussian_and_bounded_range_rows() -> None:

@@ -79,6 +79,22 @@ def pure_to_rdp(epsilon: Decimal, order: Decimal) -> Decimal:
     return min(round_up(_WORK.add(value, _GUARD)), round_up(epsilon))
 
 
+def part_of_pure(epsilon: Fraction) -> Decimal:
+    """What of a charge of kind pure may be taken back, where `epsilon` >= 0 of it was not spent: at most that much less
+    what rounding needs, 0 where that is too little.
+
+    At every order what stays is at least what was spent: P(x + y, a) - P(y, a) >= P(x, a), because P(e, a) / e never
+    falls: (a - 1) P = ln cosh((a - 1/2) e) - ln cosh(e / 2), and x tanh x - ln cosh x grows. By the same, a part
+    1 - s of y has P at most (1 - s) P(y, a): s P(y, a) covers the two roundings, and is least at the least order.
+    """
+    whole = round_down(epsilon)
+    if not whole:
+        return whole
+    least = Fraction(pure_to_rdp(whole, _ORDER_MIN)) - Fraction(_UNIT + _GUARD)
+    slack = 3 * Fraction(_UNIT)
+    return round_down(Fraction(whole) * (1 - slack / least)) if least > slack else Decimal(0)
+
+
 def bounded_range_to_rdp(epsilon: Decimal, order: Decimal) -> Decimal:
     """min(P(epsilon, a), a epsilon^2 / 8): log-odds of any two outcomes move by at most epsilon; rounded up.
 

@@ -11,6 +11,7 @@ from pg_epsilon.catalog import Catalog
 from pg_epsilon.engine import failures
 from pg_epsilon.engine.entitlements import CUT_OFF, not_owed
 from pg_epsilon.engine.failures import Unforeseen, failure_of, sqlstate_of
+from pg_epsilon.engine.steps import More, Steps
 from pg_epsilon.errors import DPError
 from pg_epsilon.plan import Plan
 
@@ -38,27 +39,33 @@ def remember(pending: dict[str, Pending], request_id: str, plan: Pending) -> Non
 class Draws:
     """Draws answers in the channel's second transaction, where the charge's ledger row is locked.
 
-    compute: reads and runs the pure core. explain: the SQLSTATE of planning a statement, or None. undone: a context
-    that is undone when it ends by an error.
+    compute: reads and runs the pure core, all at once; steps: step by step. explain: the SQLSTATE of planning a
+    statement, or None. undone: a context that is undone when it ends by an error.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         compute: Callable[[Plan], list[list[int]]],
+        steps: Steps,
         explain: Callable[[str], str | None],
         undone: Callable[[], AbstractContextManager[Any]],
     ) -> None:
         self._catalog = catalog
         self._compute = compute
+        self._steps = steps
         self._explain = explain
         self._undone = undone
 
-    def draw(self, plan: Plan, request_id: str, payer: str, asker: str, *, counted: bool) -> list[list[int]]:
-        """The released integers of a charge, recorded; what a decision gives back goes to the payer.
+    def draw(
+        self, plan: Plan, request_id: str, payer: str, asker: str, *, counted: bool, stop: bool = False
+    ) -> list[list[int]] | More:
+        """The released integers of a charge, recorded; what a decision, or a stop, gives back goes to the payer. Of a
+        release in steps one step, `More` unless it is the last.
 
         counted: its charge, just committed, counted this read; any other read is counted, and committed, before it
-        begins. Errors: DP006 if nothing is owed; `Unforeseen`; SQLSTATEs that no row decides, as they are.
+        begins. stop: take the steps so far for all. Errors: DP006 if nothing is owed; `Unforeseen`; SQLSTATEs that no
+        row decides, as they are.
         """
         owed = self._catalog.entitlements.state(request_id)
         if owed is None:
@@ -66,11 +73,21 @@ class Draws:
         if owed.cut >= CUT_OFF:
             cut = failure_of(plan.request, asker, request_id, _CutOff(), plan.question)
             raise Unforeseen(replace(cut, sqlstate=failures.CRASHED, life=owed.life))
-        if not counted:
+        how = plan.stepwise
+        if how is not None and not self._steps.fits(plan, request_id):
+            raise not_owed()
+        drawn = self._steps.stop(how, request_id) if how is not None and stop else None
+        reads = drawn is None and (how is None or self._steps.reads(plan, request_id))
+        if reads and not counted:
             self._count_start(request_id)
         try:
             with self._undone():
-                raw = self._compute(plan)
+                if how is not None and drawn is None:
+                    found = self._steps.take(plan, how, request_id)
+                    if isinstance(found, More):
+                        return found
+                    drawn = found
+                raw = self._compute(plan) if drawn is None else [drawn]
                 self._catalog.entitlements.wait_for_locks()
                 self._catalog.record(plan, request_id, raw)
         except Exception as error:

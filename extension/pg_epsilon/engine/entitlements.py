@@ -57,18 +57,20 @@ class Entitlements:
     def find(self, plan: Plan) -> str | None:
         """The oldest charge that owes the answer of this question; None if none does.
 
-        One whose mechanism, charges or scope would differ now, or that was begun eight times, ends here. A `fresh`
-        question is owed to the same `fresh` question only, and not while someone draws it: he gets his own draw.
+        One whose mechanism, charges, scope or form of steps would differ now, or that was begun eight times, ends here.
+        A `fresh` question is owed to the same `fresh` question only, and not while someone draws it: he gets his own
+        draw.
         """
         found = self._execute(
-            "SELECT e.request_id::text AS id, e.starts, l.mechanism, l.charge::text, l.scope::text"
+            "SELECT e.request_id::text AS id, e.starts, l.mechanism, l.charge::text, l.scope::text,"
+            " (SELECT d.form FROM dp.draft d WHERE d.request_id = e.request_id AND d.step = 1) AS form"
             " FROM dp.entitlement e JOIN dp.ledger l USING (request_id)"
             " WHERE e.question = $1 AND e.fresh = $2 ORDER BY l.seq",
             ["text", "boolean"],
             [plan.question, plan.request.fresh],
         )
         for row in found:
-            usable = row["starts"] < MAX_STARTS and is_paid(plan, row)
+            usable = row["starts"] < MAX_STARTS and is_paid(plan, row) and row["form"] in (None, plan.form)
             if not usable and self._end_idle(row["id"]):
                 continue
             if not plan.request.fresh:

@@ -123,6 +123,16 @@ class Algorithm2:
     def places(self) -> int:
         return self.plan.places or places_of(self.plan.max_rows, self.family.measure.tuples)
 
+    @property
+    def most_rounds(self) -> int:
+        """T at most, before anything is released."""
+        return min(self.plan.rounds or self.plan.most, self.family.count)
+
+    def rows(self, histogram: Array) -> int:
+        """n, exactly: private."""
+        whole = sum(map(int, histogram))  # in Python: it may not fit 64 bits
+        return whole // (self.family.measure.tuples << self.places)
+
     def draw_mass(self, rows: int, noise: NoiseSource, label: str) -> int:
         """max(1, n~) times the tuples of a row, units of 2^-LATTICE; shares.scale-DP, or public. At
         most max_rows.
@@ -176,9 +186,7 @@ class Algorithm2:
         self, histogram: Array, truth: Array, noise: NoiseSource, label: str
     ) -> tuple[int, tuple[Measured, ...], Weights]:
         """The mass, the rounds and their weights, without alpha~: shares.scale + shares.rounds."""
-        whole = sum(map(int, histogram))  # in Python: it may not fit 64 bits
-        rows = whole // (self.family.measure.tuples << self.places)
-        mass = self.draw_mass(rows, noise, label)
+        mass = self.draw_mass(self.rows(histogram), noise, label)
         rounds = self.rounds(mass)
         weights = self.weights(mass)
         done = mwem.run(weights, truth, rounds, self.setting(rounds), noise, label)

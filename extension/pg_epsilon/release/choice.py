@@ -27,6 +27,7 @@ from pg_epsilon.release.measures import Measured
 from pg_epsilon.release.shown import description
 from pg_epsilon.release.spreads import MOST_VALUES, spreads, too_many
 from pg_epsilon.release.statement import statement
+from pg_epsilon.release.stepped import Stepped
 from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
@@ -89,7 +90,7 @@ def choose(request: Request, family: Family) -> Choice:
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
-        Released(measure),
+        Stepped(measure) if isinstance(measure, iterated.Iterated) else Released(measure),
         (Statistic(OWNERS),),  # one text
         warnings=tuple(warnings),
         statement=statement(request.source, keys, family.aggregate, values),

@@ -3,12 +3,14 @@
 Guarantee: epsilon-DP for adding or removing one unit with all it owns: of epsilon a fiftieth buys
 the number of rows, a tenth the largest error, the rest the rounds (algorithm2.py). A row is one
 unit of mass in its class, split between two steps or at its value, so k = 1; under bits it has as
-many units as values have bits, and k is how many of them may be set (decompose.py). Of users k is
-times the cap on their rows. Rows of no declared class are left out by the statement: they move nothing.
+many units as values have bits, and k is how many of them may be set (decompose.py). What one row
+moves, one user moves by as many times as the cap on rows says. Rows of no declared class are left
+out by the statement: they move nothing.
 
 What is released: [mass, rounds, worst, weights …], the weights class by class in units of
 2^-places. Answers, bars and the weighted table are computed from these integers alone, so that no
-double has to come out the same again.
+double has to come out the same again. Of a release that was stopped after t rounds the second is
+~t, the third 0: its largest error was not bought, hence it has no bars (§0.0).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy.typing as npt
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
-from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS
+from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS, Measured, Weights
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask
 from pg_epsilon.release.algorithm2 import MOST_WEIGHTS, Algorithm2, Plan, checked_size, places_of
@@ -102,8 +104,13 @@ class Iterated:
         algorithm = self.algorithm
         masses = histogram(parse(text or None), self)
         found = algorithm.release(masses, noise, label)
-        weights = algorithm.masses(found)[:-1]
-        return [[found.mass, len(found.measured), found.worst, *map(int, weights)]]
+        return [self.weighed(found.mass, found.measured, found.worst, algorithm.weights(found.mass, found.measured))]
+
+    def weighed(self, mass: int, measured: Sequence[Measured], worst: int | None, weights: Weights) -> list[int]:
+        """[mass, rounds, worst, weights …]; worst: None of a release that was stopped."""
+        rounds = len(measured)
+        head = [mass, rounds, worst] if worst is not None else [mass, ~rounds, 0]
+        return [*head, *map(int, weights.masses(self.algorithm.places)[:-1])]
 
 
 def histogram(cube: Iterable[tuple[int, int, int, int]], how: Iterated) -> npt.NDArray[np.int64]:
@@ -224,20 +231,25 @@ def most_rounds(cells: int) -> int:
 def rows(raw: Sequence[int], how: Iterated, asked: ask.Family, miss: Fraction) -> list[list[Any]]:
     """Of each query of the grid: answer, None, low, high, below_resolution (nothing is unbiased).
 
-    All bars hold at once but with probability `miss`.
+    All bars hold at once but with probability `miss`. Of a release that was stopped no error is
+    known: nothing is cut off, there are no bars, and nothing is known to be above the resolution.
 
     Thresholds are chosen by alpha~ at its own beta (§0.0), so that no answer depends on `miss`.
     """
     algorithm, plan = how.algorithm, how.algorithm.plan
     masses = np.array([*map(int, raw[HEAD:]), 0], dtype=np.int64)
+    stopped = is_stopped(raw)
     found = answer_all(
         algorithm.family,
         masses,
-        alpha(raw, how),
+        Fraction(0) if stopped else alpha(raw, how),
         Rounding(algorithm.places, plan.max_rows, how.dropped),
         share=asked.options.share,
-        sure=alpha(raw, how, miss),
+        sure=Fraction(0) if stopped else alpha(raw, how, miss),
     )
+    if stopped:
+        answers = found.answer.tolist()
+        return [[answers[number], None, None, None, True] for number in asked.sets.of]
     ends = zip(found.low.tolist(), found.high.tolist(), strict=True)
     each = zip(found.answer.tolist(), ends, found.below_resolution.tolist(), strict=True)
     shown = [[value, None, *end, below] for value, end, below in each]
@@ -268,6 +280,11 @@ def alpha(raw: Sequence[int], how: Iterated, miss: Fraction | None = None) -> Fr
     return alpha_of(int(raw[2]), algorithm.family, algorithm.sensitivity, own, algorithm.places, **given)
 
 
+def is_stopped(raw: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+    """Whether the release ended before all of its rounds."""
+    return int(raw[1]) < 0
+
+
 def told(how: Iterated, asked: ask.Family, raw: Sequence[int] | None) -> tuple[dict[str, Any], str]:
     """(Facts, a sentence for the NOTICE); raw: what was released, None beforehand."""
     family, plan = how.algorithm.family, how.algorithm.plan
@@ -280,13 +297,27 @@ def told(how: Iterated, asked: ask.Family, raw: Sequence[int] | None) -> tuple[d
         f"{asked.name}: {len(asked.grid)} queries by Algorithm 2 from {how.cells} weights of {family.classes} classes"
     ]
     if raw is None:
-        most = plan.rounds or min(plan.most, family.count)
-        found["rounds"] = plan.rounds or f"at most {most}"
+        found["rounds"] = plan.rounds or f"at most {how.algorithm.most_rounds}"
         words.append(f"{family.count} candidates, {found['rounds']} rounds")
     else:
-        rows, off = int(raw[0]) / (family.measure.tuples << LATTICE), float(alpha(raw, how))
-        found |= {"rounds": int(raw[1]), "rows": float(f"{rows:.6g}"), "alpha": float(f"{off:.6g}")}
-        words.append(f"{raw[1]} rounds over about {rows:.0f} rows")
-        words.append(f"no number of rows is off by more than {off:.4g} (probability 0.95)")
-    words += ["all bars hold at once", "rows of no declared class are in none"]
-    return found, "; ".join(words)
+        words += _told_afterwards(how, raw, found)
+    if raw is None or not is_stopped(raw):
+        words.append("all bars hold at once")
+    return found, "; ".join([*words, "rows of no declared class are in none"])
+
+
+def _told_afterwards(how: Iterated, raw: Sequence[int], found: dict[str, Any]) -> list[str]:
+    """What is said of released integers; adds the facts."""
+    mass, done = map(int, raw[:2])
+    rows = mass / (how.algorithm.family.measure.tuples << LATTICE)
+    found["rows"] = float(f"{rows:.6g}")
+    if is_stopped(raw):
+        whole = how.algorithm.rounds(mass)
+        found |= {"rounds": ~done, "stopped": whole}
+        return [f"stopped after {~done} of {whole} rounds over about {rows:.0f} rows", "hence no answer has a bar"]
+    off = float(alpha(raw, how))
+    found |= {"rounds": done, "alpha": float(f"{off:.6g}")}
+    return [
+        f"{done} rounds over about {rows:.0f} rows",
+        f"no number of rows is off by more than {off:.4g} (probability 0.95)",
+    ]

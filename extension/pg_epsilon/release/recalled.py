@@ -19,7 +19,7 @@ from pg_epsilon.release import ask, fitted
 from pg_epsilon.release.answers import Answer
 from pg_epsilon.release.candidates import Family
 from pg_epsilon.release.decompose import Measure
-from pg_epsilon.release.iterated import HEAD, Iterated
+from pg_epsilon.release.iterated import HEAD, Iterated, is_stopped
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.members import digest, digest_of
 from pg_epsilon.release.predicates import Boxes, Weighted
@@ -100,16 +100,18 @@ def _weighted(
     )
     family = Family(measure, _predicate(bits))
     places, epsilon = int(stored["places"]), Fraction(stored["epsilon"])
-    worst, moved = int(raw[2]), int(stored["sensitivity"])
+    worst, moved, stopped = int(raw[2]), int(stored["sensitivity"]), is_stopped(raw)
     found = answer_all(
         family,
         np.append(raw[HEAD:], 0),
-        alpha_of(worst, family, moved, epsilon, places),
+        Fraction(0) if stopped else alpha_of(worst, family, moved, epsilon, places),
         Rounding(places, int(stored["rows"]), Fraction(stored.get("dropped", 0))),
         share=Fraction(stored["share"]),
-        sure=alpha_of(worst, family, moved, epsilon, places, Fraction(miss)),
+        sure=Fraction(0) if stopped else alpha_of(worst, family, moved, epsilon, places, Fraction(miss)),
     )
     value, below = float(found.answer[0]), bool(found.below_resolution[0])
+    if stopped:
+        return Answer(value, value, math.nan, math.nan, True)
     return Answer(value, value, float(found.low[0]), float(found.high[0]), below)
 
 

@@ -227,10 +227,13 @@ def _below(request: Request, found: Answers) -> dict[str, str]:
     """Aggregate → in words, where its rows cannot be told from noise."""
     told: dict[str, str] = {}
     for place, aggregate in enumerate(request.aggregates):
-        many = sum(row[place].answer.below_resolution for row in found)
-        if many:
-            where = f"in {many} of {len(found)} groups " if request.keys else ""
-            told[aggregate.name] = f"{aggregate.name} {where}is below resolution: no rows can be told from noise"
+        those = [row[place].answer for row in found if row[place].answer.below_resolution]
+        if those:
+            where = f"in {len(those)} of {len(found)} groups " if request.keys else ""
+            words = "is below resolution: no rows can be told from noise"
+            if math.isnan(those[0].low):
+                words = "may be below resolution: the release was stopped before its error was measured"
+            told[aggregate.name] = f"{aggregate.name} {where}{words}"
     return told
 
 
