@@ -23,7 +23,15 @@ from pg_epsilon.query.policy import Policy, policy_from_json, public_from_json
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.schema import Relation, written
 from pg_epsilon.query.sizes import Limits
-from pg_epsilon.refusals import PLANNER, check_not_frozen, half_declared, no_allotment, not_published, repriced
+from pg_epsilon.refusals import (
+    PLANNER,
+    check_not_frozen,
+    check_published,
+    half_declared,
+    no_allotment,
+    not_published,
+    repriced,
+)
 
 # Most relations have no foreign key, nor has a partition or child of theirs: the walk along them, ten times as long, is
 # not begun then (the conditions on $1 alone are gates above it, the cheap one first: a key of a table is a trigger).
@@ -83,6 +91,14 @@ class Catalog:
                 raise not_published(written(schema, name))
             self._policies[key] = kept = version, found
         return kept[1]
+
+    def asked(self, schema: str, name: str) -> Policy | Relation:
+        """What a name in a question means. 42501 of what is not published, DP004 of what is half declared."""
+        found = self.relation(schema, name)
+        if isinstance(found, Policy):
+            check_published(found)
+        self.check_declared(found)
+        return found
 
     def check_declared(self, found: Policy | Relation) -> None:
         """DP004 for a relation that leads to units through which it is not protected, if its dataset is strict.

@@ -39,7 +39,7 @@ from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
 from pg_epsilon.query.statistics import collect
-from pg_epsilon.refusals import check_not_frozen, check_published, locked
+from pg_epsilon.refusals import check_not_frozen
 
 # What lets a cancel through in a long core. Not by the name `plpy`, which audits replace to compare what is asked:
 # how often a core asks is a matter of time.
@@ -147,6 +147,9 @@ def charge(request_id: str, who: str, request: str, witness: str | None = None) 
     reply = _reply(request_id, pay)
     note_witnessed(rows, held["first"])  # locks heads, which whoever pays locks last
     return reply
+
+
+_named = partial(failures.said_of, lambda place: plpy.warning(f"pg_epsilon: {place}"))
 
 
 def _answered(
@@ -335,17 +338,6 @@ def _unforeseen(failure: failures.Failure) -> dict[str, Any]:
     return {"refusal": refusal_to_json(said)}
 
 
-def _named(failed: Exception) -> DPError:
-    """What is said of a failure: our own refusals as they are."""
-    if isinstance(failed, DPError):
-        return failed
-    if failures.sqlstate_of(failed) in failures.LOCK_WAITS:
-        return locked()
-    # one constant refusal; the log gets the place and the error's type, never its text: that could hold a value
-    plpy.warning(f"pg_epsilon: {failures.place_of(failed)}")
-    return failures.unfinished()
-
-
 def _compile(document: Any, who: str | None = None) -> Plan:
     """Request document → plan, against the policy of now."""
     return _planned(_request(document, who))
@@ -383,11 +375,7 @@ def _read_public(statement: str) -> list[dict[str, Any]]:
 
 
 def _relation(schema: str, name: str) -> Policy | Relation:
-    found = catalog.relation(schema, name)
-    if isinstance(found, Policy):
-        check_published(found)
-    catalog.check_declared(found)
-    return found
+    return catalog.asked(schema, name)
 
 
 def _read_statistics(plan_: Plan) -> list[dict[str, Any]]:

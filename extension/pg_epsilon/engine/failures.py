@@ -8,7 +8,7 @@ freezes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from pg_epsilon.engine.entitlements import not_owed
 from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
 from pg_epsilon.query.request import Request, timeless_text
-from pg_epsilon.refusals import check_not_frozen, quoted
+from pg_epsilon.refusals import check_not_frozen, locked, quoted
 
 # Lock wait, deadlock, cancel, shutdown: the machine, not a row. What was paid is owed (§10.3 c).
 DATA_INDEPENDENT_ERRORS = frozenset({"55P03", "40P01", "57014", "57P01", "57P02", "57P03"})
@@ -92,6 +92,19 @@ class Failures:
         except DPError as frozen:
             return (), frozen if failure.of is None else not_owed()
         return (), unfinished()
+
+
+def said_of(log: Callable[[str], None], failed: Exception) -> DPError:
+    """What is said of a failure: our own refusals as they are, else one constant refusal.
+
+    log: gets the place and the error's type, never its text, which could hold a value.
+    """
+    if isinstance(failed, DPError):
+        return failed
+    if sqlstate_of(failed) in LOCK_WAITS:
+        return locked()
+    log(place_of(failed))
+    return unfinished()
 
 
 @contextmanager
