@@ -22,6 +22,7 @@ from pg_epsilon.release import (
     masses,
     ranges,
     singly,
+    stepped,
 )
 
 Replace = Callable[[Any, str, Any], None]
@@ -192,6 +193,12 @@ def nodes_that_overlap(replace: Replace) -> None:
     replace(ranges, "_along", along)
 
 
+def a_round_too_much_comes_back(replace: Replace) -> None:
+    """A release that was stopped gives back the price of a round that was drawn (numeric-release.md §0.0)."""
+    sound = stepped.Stepped.left_over
+    replace(stepped.Stepped, "left_over", lambda how, raw: sound(how, [raw[0], raw[1] + 1, *raw[2:]]))
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -205,6 +212,7 @@ CONTROLS = {
         exact_scale,
         exact_error,
         rows_twice_in_the_rounds,
+        a_round_too_much_comes_back,
         epsilon_for_each_query,
         sums_that_are_not_cut,
         a_row_without_its_mass,

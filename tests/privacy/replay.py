@@ -86,7 +86,8 @@ STORED = '"path": "stored release"', '"path": "family"'
 def requests(conn: Connection, questions: Sequence[Question]) -> list[tuple[Question, str]]:
     """Each call as the request that the public function makes of it, once: the analyst's clock is in it.
 
-    A question whose outcome is `set` changes his settings for those that follow.
+    A question whose outcome is `set` changes his settings for those that follow; one that is `stopped` is a release in
+    steps that ends after STOPPED_AFTER of them.
     """
     made = []
     for question in questions:
@@ -137,7 +138,8 @@ def run(
         for number, (question, request) in enumerate(asked):
             notices.clear()
             forecast = plan(conn, question[0], request) if planned else ""
-            reply = ask(conn, str(uuid.uuid5(uuid.NAMESPACE_URL, str(number))), question[0], request)
+            name = str(uuid.uuid5(uuid.NAMESPACE_URL, str(number)))
+            reply = ask(conn, name, question[0], request, stop=question[1] == "stopped")
             found = tap(conn, "collect")
             clock |= set(found["clock"])
             after = accounts(conn, dataset)
@@ -182,17 +184,26 @@ def plan(conn: Connection, who: str, request: str) -> str:
     return json.dumps(row)
 
 
-def ask(conn: Connection, request_id: str, who: str, request: str) -> dict[str, Any]:
-    """The two steps of the channel, as dp.dp_query takes them; the second as often as there is more to draw."""
+STOPPED_AFTER = 2
+"""Steps of a release that somebody stops: the number of rows, and one round."""
+
+
+def ask(conn: Connection, request_id: str, who: str, request: str, *, stop: bool = False) -> dict[str, Any]:
+    """The two steps of the channel, as dp.dp_query takes them; the second as often as there is more to draw.
+
+    stop: after STOPPED_AFTER of them, as a cancel does.
+    """
     row = conn.execute("SELECT dp._charge(%s, %s, %s)", (request_id, who, request)).fetchone()
     assert row is not None
-    if {"answer", "refusal"} & set(row[0]):
-        return chainless(row[0])
-    while True:
-        row = conn.execute("SELECT dp._answer(%s)", (request_id,)).fetchone()
+    reply: dict[str, Any] = row[0]
+    steps = 0
+    while not {"answer", "refusal"} & set(reply):
+        row = conn.execute(
+            "SELECT dp._answer(%s, stop => %s)", (request_id, stop and steps == STOPPED_AFTER)
+        ).fetchone()
         assert row is not None
-        if "more" not in row[0]:
-            return chainless(row[0])
+        reply, steps = row[0], steps + 1
+    return chainless(reply)
 
 
 def chainless(reply: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ def asked_of(query: str, grid: str, budget: str) -> str:
 ITERATED = "epsilon => 1, mechanism => 'alg2'"
 IN_BITS = """epsilon => 0.05, mechanism => 'alg2', options => '{"decomposition": "bits", "rounds": 2}'"""
 BY_BITS = "SELECT sum(age) FROM audit.pay WHERE ward IN ($1, 'zz')"
+IN_ROUNDS = """epsilon => 0.25, mechanism => 'alg2', options => '{"rounds": 2}'"""
 EXACT = """epsilon => 0.25, mechanism => 'alg2', options => '{"decomposition": "none"}'"""
 SINGLY = "epsilon => 1, mechanism => 'composition'"
 NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
@@ -110,6 +111,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab IN ($1)", "{b}", ITERATED)),
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab <> $1", "{a,b}", SINGLY)),
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab NOT IN ($1)", "{a,b}", GLOBAL)),
+        (A, "stopped", asked_of("SELECT count(*) FROM audit.sample WHERE lab NOT IN ($1)", "{a,b}", IN_ROUNDS)),
+        (A, "cache", asked_of("SELECT count(*) FROM audit.sample WHERE lab NOT IN ($1)", "{b,a}", IN_ROUNDS)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
@@ -156,6 +159,8 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("pay", "one_bit_a_row", "sensitivity", 35),
     ("trade", "one_row_a_user", "sensitivity", 12),
     ("trade", "every_row_counts", "sensitivity", 12),
+    ("lab", "a_round_too_much_comes_back", "price", 5),
+    ("lab", "rows_twice_in_the_rounds", "sensitivity", 5),
 ]
 
 
@@ -194,6 +199,9 @@ def test_releases_go_where_they_say(recorded: dict[str, Session], dataset: str) 
     for step in recorded[dataset].steps:
         reply = json.loads(step.reply)
         outcome = reply["refusal"]["sqlstate"] if "refusal" in reply else reply["answer"]["notice"]["path"]
+        if step.question[1] == "stopped":
+            assert "stopped after 1 of 2 rounds" in reply["answer"]["notice"]["text"]
+            outcome = "stopped" if outcome == "direct" else outcome
         assert (outcome, step.question[2]) == step.question[1:], reply
 
 
