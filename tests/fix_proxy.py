@@ -275,7 +275,7 @@ class ThreadedProxy:
 class NoUpstream:
     """The fake brain asks its own FakePrivate."""
 
-    async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+    async def query(self, request: dict[str, Any], *, timeout: Any = None, heard: Any = None) -> Any:  # noqa: ASYNC109
         raise AssertionError
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -177,11 +177,12 @@ class WatchedUpstream:
         request: dict[str, Any],
         *,
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+        heard: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
         started, told = time.perf_counter(), False
         self._watch.asked = True
         try:
-            answer = await self._inner.query(request, timeout=timeout)
+            answer = await self._inner.query(request, timeout=timeout, heard=heard)
             self._answered(answer, time.perf_counter() - started)
             told = True
         except Refusal as refusal:

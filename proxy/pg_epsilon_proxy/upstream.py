@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -23,6 +23,7 @@ log = logging.getLogger("pg_epsilon_proxy.upstream")
 
 # Besides class DP, texts that are functions of public data (R5): a predicate names what is not there, or twice; the
 # query of a decision is no SQL, by the parser of the engine.
+Heard = Callable[[str], None]
 SYNTAX = "42601"
 PASSED_ON = ("42501", "57014", "42703", "42712", "42P01", SYNTAX)
 UNAVAILABLE = "the private database could not complete the call"
@@ -238,20 +239,22 @@ class UpstreamPool:
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
         *,
         reads: bool = False,
+        heard: Heard | None = None,
     ) -> list[tuple[Any, ...]]:
         """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal.
 
         analyst None: the statement needs no identity, or names it itself. reads: it changes and charges nothing; where
         its connection ends, it is asked once more over another one, so that one that died in the pool refuses nobody.
+        heard: called with each NOTICE of the engine's own that comes before the rows.
         """
         try:
-            return await self._attempt(analyst, sql, args, timeout)
+            return await self._attempt(analyst, sql, args, timeout, heard)
         except _Lost as lost:
             if not reads:
                 raise _unavailable(lost.error) from None
         event(log, logging.WARNING, "a connection of the pool has ended; what it was asked is asked again")
         try:
-            return await self._attempt(analyst, sql, args, timeout)
+            return await self._attempt(analyst, sql, args, timeout, heard)
         except _Lost as lost:
             raise _unavailable(lost.error) from None
 
@@ -261,6 +264,7 @@ class UpstreamPool:
         sql: str,
         args: Sequence[Any],
         timeout: float | None,  # noqa: ASYNC109
+        heard: Heard | None,
     ) -> list[tuple[Any, ...]]:
         """`call` over one connection. Raises Refusal, and _Lost where that connection ended."""
         try:
@@ -268,8 +272,9 @@ class UpstreamPool:
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise _unavailable(error) from None
         try:
-            async with asyncio.timeout(timeout):
-                rows = await _transaction(connection, analyst, sql, args)
+            with _listening(connection, heard):
+                async with asyncio.timeout(timeout):
+                    rows = await _transaction(connection, analyst, sql, args)
         except asyncpg.PostgresError as error:
             if (error.sqlstate or "").startswith(LOST):
                 self._retire(connection)
@@ -327,12 +332,13 @@ class Upstream:
         request: dict[str, Any],
         *,
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+        heard: Heard | None = None,
     ) -> dict[str, Any]:
         """What a paid reply says of the chain is kept before the reply goes on. Raises Refusal."""
         witness = self._pool.witness
         try:
             seen = "" if witness is None else witness.text()
-            document = await self._document(_QUERY, request, timeout, seen)
+            document = await self._document(_QUERY, request, timeout, seen, heard=heard)
             chain = document.pop("chain", None)
             if witness is not None and chain is not None:
                 await witness.keep(chain)
@@ -349,9 +355,16 @@ class Upstream:
         return await self._pool.call(self._analyst, sql, args, reads=True)
 
     async def _document(
-        self, sql: str, request: dict[str, Any], seconds: float | None, *more: str, reads: bool = False
+        self,
+        sql: str,
+        request: dict[str, Any],
+        seconds: float | None,
+        *more: str,
+        reads: bool = False,
+        heard: Heard | None = None,
     ) -> dict[str, Any]:
-        rows = await self._pool.call(None, sql, (self._analyst, json.dumps(request), *more), seconds, reads=reads)
+        arguments = (self._analyst, json.dumps(request), *more)
+        rows = await self._pool.call(None, sql, arguments, seconds, reads=reads, heard=heard)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
             raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)
@@ -369,6 +382,24 @@ async def _prepare(connection: Any) -> None:
 
 async def _nothing_to_reset(connection: Any) -> None:
     """The gateway's sessions hold no state: the analyst's name is local to a transaction."""
+
+
+@contextlib.contextmanager
+def _listening(connection: Any, heard: Heard | None) -> Iterator[None]:
+    """PostgreSQL's own notices can name what was not published: those of class DP are the engine's words."""
+    if heard is None:
+        yield
+        return
+
+    def pass_on(_: Any, message: Any) -> None:
+        if (message.sqlstate or "").startswith("DP0"):
+            heard(str(message.message))
+
+    connection.add_log_listener(pass_on)
+    try:
+        yield
+    finally:
+        connection.remove_log_listener(pass_on)
 
 
 async def _transaction(connection: Any, analyst: str | None, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ DECLARE
 BEGIN
   WHILE reply ? 'more' LOOP
     IF tells AND clock_timestamp() > told + interval '1 s' THEN
-      RAISE NOTICE '%', reply #>> '{more,text}';
+      RAISE NOTICE USING ERRCODE = 'DP000', MESSAGE = reply #>> '{more,text}';
       told := clock_timestamp();
     END IF;
     reply := dp._channel_ask(format('SELECT dp._answer(%L, %L, %L)', id, who, request), id);

@@ -16,25 +16,13 @@ import pytest
 from fix_cluster import Cluster, standard_cluster
 from fix_ledger import balanced, forgive, no_charge, one, refused, spent
 from fix_release import ADULT
+from fix_steps import HELD, HOLDING, held, let_go
 from fix_waiting import backends, once, soon
 
 Connection = psycopg.Connection[Any]
 ROUNDS = 12
 QUERY = "SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2"
 GRID = "{{17,30},{31,50},{20,90}}"
-HELD = "wait_event = 'PgSleep' AND usename ~ '^dp_channel_'"
-# The step that public.held names waits in its insert until the row is gone: no limit of ours ends that wait.
-HOLDING = """
-CREATE TABLE public.held (step int);
-CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
-BEGIN
-  WHILE EXISTS (SELECT FROM public.held h WHERE h.step = NEW.step) LOOP
-    PERFORM pg_sleep(0.005);
-  END LOOP;
-  RETURN NEW;
-END $$;
-CREATE TRIGGER hold AFTER INSERT ON dp.draft FOR EACH ROW EXECUTE FUNCTION public.hold();
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _books(cluster: Cluster) -> Iterator[None]:
     yield
-    cluster.execute("DELETE FROM public.held")
+    let_go(cluster)
     forgive(cluster)
     balanced(cluster)
 
@@ -78,14 +66,6 @@ def raw(cluster: Cluster, name: str) -> list[int]:
         of = "SELECT request_id FROM dp.ledger WHERE kind = 'charge' AND request -> 'release' ->> 'name' = %s"
         text = one(root, f"SELECT (answer -> 'raw' -> 0)::text FROM dp.release WHERE request_id = ({of})", name)
         return [int(value) for value in json.loads(text)]
-
-
-@contextmanager
-def held(cluster: Cluster, step: int) -> Iterator[None]:
-    """While the block runs nobody's step of that number ends."""
-    cluster.execute(f"INSERT INTO public.held VALUES ({step})")
-    yield
-    cluster.execute("DELETE FROM public.held")
 
 
 @contextmanager
@@ -163,7 +143,7 @@ def test_the_next_one_goes_on_where_it_stopped(cluster: Cluster, whose: str) -> 
         with cluster.connect() as root:
             root.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {whose}".encode())
             assert soon(lambda: not backends(root, HELD))
-            root.execute("DELETE FROM public.held")
+            let_go(cluster)
 
     with held(cluster, 4), when_held(cluster, end), cluster.connect("alice") as alice:
         try:
@@ -230,20 +210,20 @@ def end_all(cluster: Cluster) -> None:
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename ~ '^(alice|dp_channel_.*)$'"
         root.execute(ended.encode())
         assert soon(lambda: not backends(root, HELD))
-        root.execute("DELETE FROM public.held")
+        let_go(cluster)
 
 
-def test_long_work_is_seen(cluster: Cluster) -> None:
+def test_a_long_release_says_how_far_it_is(cluster: Cluster) -> None:
     """A NOTICE says how far it is, at most one a second, to who wants notices."""
     said: list[str] = []
     with cluster.connect("alice") as alice:
         alice.execute("SET dp.notices = on")
         alice.add_notice_handler(lambda words: said.append(str(words.message_primary)))
-        free = threading.Timer(1.5, cluster.execute, ["DELETE FROM public.held"])
+        free = threading.Timer(1.5, let_go, [cluster])
         with held(cluster, 2), when_held(cluster, free.start):
             alice.execute(question("seen", rounds=3).encode())
         free.join()
-    assert said[0] == "step 2 of 5 is drawn; a cancel now releases what is drawn"
+    assert said[0] == "dp: step 2 of 5 is drawn; a cancel now releases what is drawn"
     assert "3 rounds over about" in said[-1]
 
 

@@ -68,7 +68,7 @@ class Steps:
         steps = how.steps(drawn)
         if len(drawn) < steps:
             return More(
-                len(drawn), steps, f"step {len(drawn)} of {steps} is drawn; a cancel now releases what is drawn"
+                len(drawn), steps, f"dp: step {len(drawn)} of {steps} is drawn; a cancel now releases what is drawn"
             )
         self._kept = None
         return work.whole(drawn)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..session.rewriting import BoundParams, Made, Refusal, SessionIO
@@ -185,7 +186,7 @@ async def _workloads(
 
 async def _answered(workload: Arms, whole: dict[str, Any], inputs: Inputs, io: SessionIO) -> dict[int, dict[str, Any]]:
     """One call's answer as that of each arm, by the arm's number. This charges."""
-    answer = await io.upstream.query(whole, timeout=_left(inputs))
+    answer = await io.upstream.query(whole, timeout=_left(inputs), heard=_heard(inputs, io))
     io.last.note(answer)
     if any(len(row) != workload.width for row in answer.get("rows") or [()]):
         raise refusals.broken("a row of the wrong width")
@@ -210,7 +211,8 @@ async def _document(
         return encode(await io.upstream.plan(request))
     answer = known
     if answer is None:
-        answer = await _blaming(block, request, io.upstream.query(request, timeout=_left(inputs)), io)
+        asked = io.upstream.query(request, timeout=_left(inputs), heard=_heard(inputs, io))
+        answer = await _blaming(block, request, asked, io)
         io.last.note(answer)
     rows = answer.get("rows")
     if not isinstance(rows, list):
@@ -267,6 +269,11 @@ def _notify(notice: Mapping[str, Any], settings: Mapping[str, Any], io: SessionI
         io.notice("NOTICE", notice_text(notice))
         for warning in warnings_of(notice):
             io.notice("NOTICE", f"dp: {warning}")
+
+
+def _heard(inputs: Inputs, io: SessionIO) -> Callable[[str], None] | None:
+    """What tells this client how far long work is; None: it is told nothing."""
+    return partial(io.notice, "NOTICE") if is_told(inputs.settings.values, io) else None
 
 
 def _say_unread(blocks: Sequence[Block], settings: Mapping[str, Any], io: SessionIO) -> None:

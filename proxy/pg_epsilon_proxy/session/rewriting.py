@@ -120,8 +120,12 @@ class AnalystUpstream(Protocol):
         request: dict[str, Any],
         *,
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
+        heard: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
-        """`dp.dp_query(request)`: charges, answers. timeout in seconds: 57014 when it passes."""
+        """`dp.dp_query(request)`: charges, answers. timeout in seconds: 57014 when it passes.
+
+        heard: called with what the engine says of long work, while it lasts.
+        """
         ...
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:

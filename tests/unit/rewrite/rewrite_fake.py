@@ -38,7 +38,7 @@ class FakeUpstream:
         self.decisions: Any = None
         self.more: dict[str, Any] = {}
 
-    async def query(self, request: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+    async def query(self, request: dict[str, Any], *, timeout: Any = None, heard: Any = None) -> Any:  # noqa: ASYNC109
         if self.refuse_at == len(self.requests):
             raise Refusal("DP001", "the budget is exhausted", None, "it's gone")
         self.requests.append(request)
