@@ -36,6 +36,8 @@ SELECT * FROM dp_release_numeric('f7', 'SELECT count(*) FROM people WHERE sex = 
 SELECT * FROM dp_release_numeric('f8', 'SELECT count(*) FROM people WHERE score = $1', '{1}', epsilon => 0.01)
 == release, a name that is none | all DP005 | charged 0
 SELECT * FROM dp_release_numeric('people"; DROP TABLE people; --', 'SELECT count(*) FROM people WHERE sex = $1', '{f}', epsilon => 0.01)
+== release, steps of others | proxy 42P01, direct 42501 | charged 0
+SELECT released FROM dp.draft
 == release, its table of names | proxy 42P01, direct 42501 | charged 0
 SELECT * FROM dp.family
 == release, a name taken away | proxy 42883/42501, direct 42501 | charged 0

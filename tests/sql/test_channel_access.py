@@ -87,6 +87,8 @@ def test_untrusted_objects_of_the_channel_are_closed_to_analysts(cluster: Cluste
             "SET ROLE dp_channel",
             "SELECT dp._charge(gen_random_uuid(), 'bob', '{}')",
             "SELECT dp._answer(gen_random_uuid())",
+            "SELECT dp._answer(gen_random_uuid(), stop => true)",
+            "SELECT dp._go_on(gen_random_uuid(), 'bob', '{}', '{\"more\": {}}')",
             "SELECT dp._channel_ask('SELECT 1', gen_random_uuid())",
         ):
             with refused("42501", hint=False):
