@@ -13,6 +13,7 @@ BEGIN
   -- the text and nothing else, of a row that a ledger row of kind redact names
   IF EXISTS (SELECT FROM dp.ledger l WHERE l.kind = 'redact' AND l.request @> jsonb_build_object('redacted', jsonb_build_array(jsonb_build_object('request_id', OLD.request_id))))
      AND (CASE TG_TABLE_NAME WHEN 'ledger' THEN to_jsonb(NEW) = to_jsonb(OLD) || '{"request": null, "salt": null}'
+              WHEN 'draft' THEN to_jsonb(NEW) = to_jsonb(OLD) || '{"form": "redacted"}'
               ELSE to_jsonb(NEW) = to_jsonb(OLD) || jsonb_build_object('cache_key', 'redacted ' || OLD.request_id, 'answer', (to_jsonb(OLD) -> 'answer') - 'presentation') END) THEN
     RETURN NEW;
   END IF;
@@ -33,3 +34,6 @@ CREATE TRIGGER keep_datasets BEFORE DELETE ON dp.dataset FOR EACH STATEMENT EXEC
 CREATE TRIGGER keep_datasets_truncate BEFORE TRUNCATE ON dp.dataset FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
 CREATE TRIGGER keep_protections BEFORE DELETE ON dp.protection FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
 CREATE TRIGGER keep_protections_truncate BEFORE TRUNCATE ON dp.protection FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
+CREATE TRIGGER append_only BEFORE DELETE ON dp.draft FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();
+CREATE TRIGGER only_redacted BEFORE UPDATE ON dp.draft FOR EACH ROW EXECUTE FUNCTION dp._only_redacted();
+CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON dp.draft FOR EACH STATEMENT EXECUTE FUNCTION dp._append_only();

@@ -19,7 +19,7 @@ EXCEPTION WHEN query_canceled THEN
     -- waits until the step that was cancelled is undone
     PERFORM dp._channel_ask(format('SELECT dp._answer(%L, %L, %L, true)', id, who, request), id);
   EXCEPTION WHEN OTHERS THEN
-    NULL;  -- what is drawn stays, and whoever asks the same goes on from there
+    NULL;  -- what is drawn stays, and whoever asks the same goes on from there; so where another one has paid
   END;
   RAISE;
 END $$;

@@ -4,7 +4,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     ('dp.ledger', 'append_only'), ('dp.ledger', 'append_only_truncate'), ('dp.release', 'append_only'), ('dp.release', 'append_only_truncate'),
     ('dp.account', 'keep_accounts'), ('dp.account', 'keep_accounts_truncate'), ('dp.account', 'monotone'), ('dp.dataset', 'keep_datasets'),
     ('dp.dataset', 'keep_datasets_truncate'), ('dp.dataset', 'immutable'), ('dp.protection', 'keep_protections'), ('dp.protection', 'keep_protections_truncate'),
-    ('dp.chain', 'append_only'), ('dp.chain', 'append_only_truncate')
+    ('dp.chain', 'append_only'), ('dp.chain', 'append_only_truncate'),
+    ('dp.draft', 'append_only'), ('dp.draft', 'append_only_truncate'), ('dp.draft', 'only_redacted')
   ), ours AS (
     SELECT w.relation, w.name, NULL AS state FROM wanted w
     WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = w.relation::regclass AND t.tgname = w.name AND NOT t.tgisinternal)

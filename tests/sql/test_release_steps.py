@@ -161,6 +161,32 @@ def test_the_next_one_goes_on_where_it_stopped(cluster: Cluster, whose: str) -> 
     assert spent(cluster, "adult") - before == 2
 
 
+def test_a_cancel_of_others_stops_nothing(cluster: Cluster) -> None:
+    """Who did not pay for it ends his own wait alone: the steps stay, and the release is whole in the end."""
+    with cluster.connect("alice") as alice, cluster.connect("bob") as bob:
+        ended = pytest.raises(psycopg.OperationalError)
+        with held(cluster, 3), when_held(cluster, lambda: end_all(cluster)), ended:
+            alice.execute(question("others", rounds=14).encode())
+        with held(cluster, 5), when_held(cluster, bob.cancel), refused("57014", hint=False):
+            bob.execute(question("others", rounds=14).encode())
+        with cluster.connect() as root:
+            assert soon(lambda: not backends(root, "usename ~ '^dp_channel_' AND state = 'active'"))
+    assert len(drafts(cluster, "others")) == 4
+    assert all(row[3] is not None for row in asking(cluster, "alice", question("others", rounds=14)))
+
+
+def test_a_redacted_release_leaves_no_digest(cluster: Cluster) -> None:
+    """The form of its steps could tell a question that somebody guesses."""
+    asking(cluster, "alice", question("secret", rounds=15))
+    with cluster.connect() as root, cluster.connect("boss") as boss:
+        of = "SELECT request_id FROM dp.ledger WHERE kind = 'charge' AND request -> 'release' ->> 'name' = 'secret'"
+        id_ = one(root, of)
+        boss.execute("CALL dp.redact(%s)", [id_])
+        assert root.execute("SELECT DISTINCT form FROM dp.draft WHERE request_id = %s", [id_]).fetchall() == [
+            ("redacted",)
+        ]
+
+
 def test_two_callers_get_one_release(cluster: Cluster) -> None:
     before = spent(cluster, "adult")
     with ThreadPoolExecutor(2) as pool:

@@ -12,7 +12,7 @@ from pg_epsilon.engine import failures
 from pg_epsilon.engine.entitlements import CUT_OFF, not_owed
 from pg_epsilon.engine.failures import Unforeseen, failure_of, sqlstate_of
 from pg_epsilon.engine.steps import More, Steps
-from pg_epsilon.errors import DPError
+from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.plan import Plan
 
 CANCEL = "57014"
@@ -76,6 +76,10 @@ class Draws:
         how = plan.stepwise
         if how is not None and not self._steps.fits(plan, request_id):
             raise not_owed()
+        if stop and payer != asker:
+            raise DPError(
+                CHANNEL, "who did not pay for a release stops it for nobody", "What is drawn stays: ask again."
+            )
         drawn = self._steps.stop(how, request_id) if how is not None and stop else None
         reads = drawn is None and (how is None or self._steps.reads(plan, request_id))
         if reads and not counted:

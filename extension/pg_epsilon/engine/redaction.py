@@ -29,6 +29,7 @@ _TAKE = (
     "WITH texts AS (UPDATE dp.ledger SET request = NULL, salt = NULL WHERE request_id = ANY ($1::uuid[])),"
     " keys AS (UPDATE dp.release SET cache_key = 'redacted ' || request_id, answer = answer - 'presentation'"
     " WHERE request_id = ANY ($1::uuid[])),"
+    " steps AS (UPDATE dp.draft SET form = 'redacted' WHERE request_id = ANY ($1::uuid[])),"
     " names AS (DELETE FROM dp.family WHERE request_id = ANY ($1::uuid[])),"
     " tables AS (DELETE FROM dp.family_publication WHERE request_id = ANY ($1::uuid[]))"
     " DELETE FROM dp.entitlement WHERE request_id = ANY ($1::uuid[])"

@@ -59,6 +59,7 @@ class Steps:
         """Draw one step; the integers of all of them once it was the last."""
         drawn = self.drawn(request_id)
         work = self._work(plan, how, request_id)
+        kept, self._kept = self._kept, None  # what fails in the midst of a step is not gone on with
         drawn.append(work.step(drawn, self._noise(), LABEL))
         self._execute(
             _KEEP,
@@ -67,10 +68,10 @@ class Steps:
         )
         steps = how.steps(drawn)
         if len(drawn) < steps:
+            self._kept = kept
             return More(
                 len(drawn), steps, f"dp: step {len(drawn)} of {steps} is drawn; a cancel now releases what is drawn"
             )
-        self._kept = None
         return work.whole(drawn)
 
     def stop(self, how: Stepwise, request_id: str) -> list[int]:
