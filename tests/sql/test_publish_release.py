@@ -200,7 +200,11 @@ SUMS = {
     "signs": (
         "SELECT sum(price) FROM adult WHERE edu = $1",
         "{hs}",
-        {"sum(price) FROM adult WHERE edu = 'ba'": "sum(value * weight) FROM {} WHERE edu = 'ba'"},
+        {
+            "sum(price) FROM adult WHERE edu = 'ba'": (
+                "sum(value * weight) FROM {} WHERE edu = 'ba' AND value <> 'NaN'"  # noise may show its weight
+            )
+        },
     ),
     "conditions": (
         "SELECT sum(CASE WHEN price > 2 THEN loss ELSE 0 END) FROM adult WHERE age = $1 AND price > 1 AND edu <> 'ba'",
