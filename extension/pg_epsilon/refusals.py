@@ -140,9 +140,10 @@ def exhausted(
     own = f"the allotment of {PLANNER} in" if role == PLANNER else "your allotment in"
     whose = own if role else "the budget of"
     asked = ", ".join(f"{name} {value}" for name, value in charge.items())
+    rest = f"epsilon {plain(left.epsilon)}" + (f" and delta {plain(left.delta)} are" if "delta" in charge else " is")
     return DPError(
         EXHAUSTED,
         f"{whose} dataset {dataset} does not allow {asked} more",
-        f"epsilon {plain(left.epsilon)} is left{f' until it renews at {renews}' if renews else ''}."
+        f"{rest} left{f' until it renews at {renews}' if renews else ''}."
         " Ask with less, or repeat a question that was answered before: that is free.",
     )

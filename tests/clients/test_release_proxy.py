@@ -236,3 +236,16 @@ def test_plain_variances_are_free_from_a_family_of_them(stack: Stack, bob: Conne
                 true = dict(root.execute(f"SELECT sex, {call} FROM people {where} GROUP BY sex").fetchall())
             assert found[2] == ("x", None, None, None) and [row[0] for row in found[:2]] == ["f", "m"]
             assert all(low <= true[sex] <= high and low <= value <= high for sex, value, low, high in found[:2])
+
+
+def test_delta_goes_through(stack: Stack, bob: Connection) -> None:
+    """As a parameter too; this dataset has none, which the refusal says."""
+    pairs = [f"{{{low},{high}}}" for low in range(20, 29) for high in range(low, 29)]
+    sql = (
+        "SELECT * FROM dp_release_numeric('by_delta', 'SELECT count(*) FROM people WHERE age BETWEEN $1 AND $2',"
+        f" '{{{','.join(pairs)}}}', epsilon => 0.1, delta => %s, mechanism => 'composition')"
+    )
+    with no_charge(stack.cluster), refused("DP001", "and delta 0 are left"):
+        bob.execute(sql, [1e-6])
+    with no_charge(stack.cluster), refused("DP005", "delta must be a number"):
+        bob.execute(sql, [float("nan")])

@@ -27,7 +27,7 @@ CREATE TABLE void (LIKE visit INCLUDING ALL);
 CREATE TABLE shut (LIKE visit INCLUDING ALL);
 INSERT INTO shut SELECT * FROM visit WHERE id < 5;
 
-CALL dp.create_dataset('clinic', unit => 'row', epsilon => 20, default_epsilon => 0.25);
+CALL dp.create_dataset('clinic', unit => 'row', epsilon => 20, delta => 1e-5, default_epsilon => 0.25);
 CALL dp.protect('visit', 'clinic', scale => 50);
 CALL dp.protect('visit_week', 'clinic', partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "7 days"}');
 CALL dp.protect('visit_ward', 'clinic', partition_by => 'ward', grid => '{"list": ["north", "south"]}');

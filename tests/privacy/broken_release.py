@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE
 from pg_epsilon.release import (
@@ -199,6 +200,18 @@ def a_round_too_much_comes_back(replace: Replace) -> None:
     replace(stepped.Stepped, "left_over", lambda how, raw: sound(how, [raw[0], raw[1] + 1, *raw[2:]]))
 
 
+def delta_for_nothing(replace: Replace) -> None:
+    """Rounds and queries cost as much each as delta would allow, and delta is not charged (numeric-release.md §2)."""
+    for module in (algorithm2, singly):
+        replace(module, "charge_of", lambda epsilon, delta, rounds: Charge.of("pure", epsilon=epsilon))
+
+
+def ten_times_the_delta(replace: Replace) -> None:
+    """Rounds cost as much each as a larger delta than the charged one would allow."""
+    sound = algorithm2.eps0_of
+    replace(algorithm2, "eps0_of", lambda epsilon, delta, rounds: sound(epsilon, 10 * delta, rounds))
+
+
 CONTROLS = {
     one.__name__: one
     for one in (
@@ -213,6 +226,8 @@ CONTROLS = {
         exact_error,
         rows_twice_in_the_rounds,
         a_round_too_much_comes_back,
+        delta_for_nothing,
+        ten_times_the_delta,
         epsilon_for_each_query,
         sums_that_are_not_cut,
         a_row_without_its_mass,

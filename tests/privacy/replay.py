@@ -12,7 +12,8 @@
     sensitivity |exact - exact′| of one draw above what the mechanism declared
     price       a draw declared dearer than what its request charged to any account in its scope
     loss        the realised losses of a request, or of all draws of the session together, above what was charged to
-                the accounts of the unit (composition.md §13), in the accountant's own measure
+                the accounts of the unit (composition.md §13), in the accountant's own measure; rounds that paid delta
+                count as advanced composition has them
     epoch       a sparse vector tested against a threshold that was not opened for it, or again after its FAIL
 
 Nothing here is statistical: a violation is a fact about two runs, not a likelihood.
@@ -49,10 +50,12 @@ class Spent:
 
     epsilon: Fraction = Fraction(0)
     rdp: tuple[Fraction, ...] = ()
+    delta: Fraction = Fraction(0)
 
     def __sub__(self, other: Spent) -> Spent:
         before = other.rdp or (Fraction(0),) * len(self.rdp)
-        return Spent(self.epsilon - other.epsilon, tuple(a - b for a, b in zip(self.rdp, before, strict=True)))
+        rdp = tuple(a - b for a, b in zip(self.rdp, before, strict=True))
+        return Spent(self.epsilon - other.epsilon, rdp, self.delta - other.delta)
 
 
 @dataclass
@@ -213,20 +216,23 @@ def chainless(reply: dict[str, Any]) -> dict[str, Any]:
 
 def accounts(conn: Connection, dataset: str) -> dict[Account, Spent]:
     found = conn.execute(
-        "SELECT node, relation_key, leaf_key, spent_epsilon::text, spent_rdp::text[] FROM dp.account"
+        "SELECT node, relation_key, leaf_key, spent_epsilon::text, spent_rdp::text[], spent_delta::text"
+        " FROM dp.account"
         " WHERE dataset = %s AND role = ''",
         (dataset,),
     ).fetchall()
     return {
-        tuple(part for part in (relation, leaf) if part): Spent(Fraction(epsilon), tuple(map(Fraction, rdp or ())))
-        for _, relation, leaf, epsilon, rdp in found
+        tuple(part for part in (relation, leaf) if part): Spent(
+            Fraction(epsilon), tuple(map(Fraction, rdp or ())), Fraction(delta)
+        )
+        for _, relation, leaf, epsilon, rdp, delta in found
     }
 
 
 def difference(after: Mapping[Account, Spent], before: Mapping[Account, Spent]) -> dict[Account, Spent]:
     """What each account spent in between; accounts that spent nothing are left out."""
     changes = {node: spent - before.get(node, Spent()) for node, spent in after.items()}
-    return {node: change for node, change in changes.items() if change.epsilon or any(change.rdp)}
+    return {node: change for node, change in changes.items() if change.epsilon or change.delta or any(change.rdp)}
 
 
 def tables(conn: Connection, clock: set[str]) -> dict[str, list[str]]:
@@ -375,7 +381,7 @@ def _step_losses(one: Step, two: Step, unit: frozenset[Account], orders: Sequenc
         yield "sensitivity"
     if _underpaid(one, orders):
         yield "price"
-    losses = [loss_of(a, b) for a, b in pairs]
+    losses = composed(one, [loss_of(a, b) for a, b in pairs])
     if _exceeds(losses, [spent for node, spent in one.paid.items() if node in unit], orders):
         yield "loss"
 
@@ -393,8 +399,41 @@ def _underpaid(step: Step, orders: Sequence[float]) -> bool:
     if any(all(_exceeds([one], [spent], orders) for spent in step.paid.values()) for one in partial):
         return True
     whole = [d for d in draws if d["kind"] not in SPARSE and not d["label"].startswith("turbo ")]
-    declared = [_declared(draw) for draw in _in_sequence(whole)]
-    return any(_exceeds(declared, [spent], orders) for spent in step.paid.values())
+    one_by_one = _in_sequence(whole)
+    return any(
+        _exceeds(advanced(one_by_one, [*map(_declared, one_by_one)], spent.delta), [spent], orders)
+        for spent in step.paid.values()
+    )
+
+
+_TURN = re.compile(r" (?:round|query) (\d+)\b")
+
+
+def advanced(draws: Sequence[Mapping[str, Any]], losses: Sequence[Loss], delta: Fraction) -> list[Loss]:
+    """The losses of draws; where delta was paid those of rounds, or queries, together as one of them, if that is less.
+
+    T turns of e each are (e sqrt(2 T ln(1 / delta)) + T e (exp(e) - 1), delta)-DP together (numeric-release.md §2):
+    e is what the dearest turn declared, so that a loss within it is within that.
+    """
+    if not delta:
+        return list(losses)
+    costs: dict[str, Fraction] = {}
+    rest, inside = [], []
+    for draw, loss in zip(draws, losses, strict=True):
+        turn = _TURN.search(draw["label"])
+        if turn:
+            costs[turn[1]] = costs.get(turn[1], Fraction(0)) + Fraction(draw["cost"])
+        (inside if turn else rest).append(loss)
+    if not costs:
+        return rest
+    each, many = float(max(costs.values())), len(costs)
+    whole = each * math.sqrt(2 * many * math.log(1 / float(delta))) + many * each * math.expm1(each)
+    return [*rest, Loss(epsilon=min(sum((one.epsilon for one in inside), Fraction(0)), Fraction(whole)))]
+
+
+def composed(step: Step, losses: Sequence[Loss]) -> list[Loss]:
+    """The losses of a request's draws, by what it paid of delta."""
+    return advanced(step.draws, losses, max((spent.delta for spent in step.paid.values()), default=Fraction(0)))
 
 
 def epoch_losses(record: Session, replay: Session) -> Iterator[tuple[Step, Loss]]:
@@ -458,9 +497,9 @@ def _session_losses(
     """All draws of the session together: against the accounts of the unit, against each of them, against the cap."""
     found = []
     losses = [
-        (step, loss_of(a, b))
+        (step, loss)
         for step, other in zip(record.steps, replay.steps, strict=True)
-        for a, b in zip(step.draws, other.draws, strict=True)
+        for loss in composed(step, [loss_of(a, b) for a, b in zip(step.draws, other.draws, strict=True)])
     ]
     losses += epoch_losses(record, replay)
     found += _broken_epochs(record, replay)

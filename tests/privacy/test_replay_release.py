@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +47,14 @@ ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
 BY_CHARGE = "SELECT sum(charge::int - 100 + age) FROM audit.pay WHERE charge >= $1"  # each class has an end of its own
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
+# delta buys something from about 30 rounds or queries on
+WEEKS = [date(2024, 1, 1) + timedelta(weeks=number) for number in range(9)]
+GRID = "{" + ",".join(f"{{{one},{two}}}" for one in WEEKS for two in WEEKS if one < two) + "}"
+BY_WEEK = "SELECT count(*) FROM audit.visit WHERE day >= $1 AND day < $2"
+SINGLY_BY_DELTA = "epsilon => 1, delta => 2e-6, mechanism => 'composition'"
+IN_ROUNDS_BY_DELTA = """epsilon => 1, delta => 2e-6, mechanism => 'alg2', options => '{"rounds": 32}'"""
+FITTED_BY_DELTA = """epsilon => 1, delta => 2e-6, mechanism => 'global', options => '{"rounds": 32}'"""
+FEW_BY_DELTA = """epsilon => 0.5, delta => 2e-6, mechanism => 'alg2', options => '{"rounds": 2}'"""
 SESSIONS: dict[str, list[Question]] = {
     "pay": [
         (A, "direct", asked_of(BY_STAGE, "{{red,t},{green,f}}", "epsilon => 1")),
@@ -86,6 +95,16 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of(BY_BITS, "{north,south}", IN_BITS)),
         (A, "cache", asked_of(BY_BITS, "{south,north}", IN_BITS)),
     ],
+    "clinic": [
+        (A, "direct", asked_of(BY_WEEK, GRID, SINGLY_BY_DELTA)),
+        (A, "direct", asked_of(BY_WEEK + " AND stage IN ('red')", GRID, IN_ROUNDS_BY_DELTA)),
+        (A, "cache", asked_of(BY_WEEK + " AND stage IN ('red')", GRID, IN_ROUNDS_BY_DELTA)),
+        (A, "direct", asked_of(BY_WEEK + " AND insured", GRID, FITTED_BY_DELTA)),
+        (A, "direct", asked_of(BY_WEEK + " AND NOT insured", GRID, FEW_BY_DELTA)),
+        (A, "stopped", asked_of(BY_WEEK + " AND stage <> 'red'", GRID, IN_ROUNDS_BY_DELTA)),
+        (A, "DP001", asked_of(BY_WEEK + " AND stage IN ('green')", GRID, IN_ROUNDS_BY_DELTA.replace("2e-6", "0.1"))),
+        (A, "DP005", asked_of(BY_WEEK, GRID, "epsilon => 1, delta => 1e-6, mechanism => 'cells'")),
+    ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
         (A, "direct", asked_of("SELECT count(*) FROM audit.line WHERE sku <> $1", "{s1}", "epsilon => 2")),
@@ -120,6 +139,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT count(*) FROM audit.event WHERE size > $1", "{100,5}", RANGED_BY_RHO)),
     ],
 }
+# Of a dataset of many relations, the one that its session is about; rows of the others are test_replay.py's.
+ASKED = {"clinic": "audit.visit"}
 # More than a session has left: a threshold above 0 has to be likely where there are few rows.
 DEAR = (A, "direct", asked_of(ALL.replace("count(*)", "sum(age)"), "{red}", SINGLY.replace("1,", "8,")))
 # What each control is seen by: the place of that question in the session, or one by itself.
@@ -161,6 +182,10 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("trade", "every_row_counts", "sensitivity", 12),
     ("lab", "a_round_too_much_comes_back", "price", 5),
     ("lab", "rows_twice_in_the_rounds", "sensitivity", 5),
+    ("clinic", "delta_for_nothing", "price", 0),
+    ("clinic", "delta_for_nothing", "price", 1),
+    ("clinic", "delta_for_nothing", "price", 3),
+    ("clinic", "ten_times_the_delta", "price", 1),
 ]
 
 
@@ -189,6 +214,8 @@ def violations(
     row = conn.execute("SELECT orders::float8[], epsilon::text FROM dp.dataset WHERE name = %s", (dataset,)).fetchone()
     assert row is not None
     for neighbour in removals(conn, dataset, 2, seed=20261128) + additions(conn, dataset)[::4]:
+        if (ASKED.get(dataset, ""),) not in neighbour.accounts | {("",)}:
+            continue
         replay = run(conn, dataset, asked, neighbour=neighbour, frozen=record.outputs, controls=controls)
         for problem in compare(record, replay, neighbour.accounts, row[0] or [], Fraction(row[1])):
             yield f"{neighbour.name}: {problem}"
@@ -200,7 +227,7 @@ def test_releases_go_where_they_say(recorded: dict[str, Session], dataset: str) 
         reply = json.loads(step.reply)
         outcome = reply["refusal"]["sqlstate"] if "refusal" in reply else reply["answer"]["notice"]["path"]
         if step.question[1] == "stopped":
-            assert "stopped after 1 of 2 rounds" in reply["answer"]["notice"]["text"]
+            assert "stopped after 1 of " in reply["answer"]["notice"]["text"]
             outcome = "stopped" if outcome == "direct" else outcome
         assert (outcome, step.question[2]) == step.question[1:], reply
 

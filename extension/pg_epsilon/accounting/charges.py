@@ -58,6 +58,15 @@ def _bound_then_sum_curve(parameters: Parameters, order: Decimal) -> Decimal:
     return _EXACT.add(pure_to_rdp(round_up(third), order), pure_to_rdp(round_up(2 * third), order))
 
 
+def _no_curve(parameters: Parameters, order: Decimal) -> Decimal:
+    """A cost that composition has made (epsilon, delta) of has no curve but a worse one (§3.5)."""
+    raise DPError(
+        OUT_OF_RANGE,
+        "a charge of kind advanced has no Rényi cost, and the accountant of this dataset is 'renyi'",
+        "Leave out delta: it is for datasets whose accountant is 'pure'.",
+    )
+
+
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         # discrete Laplace, scalar or vector, of joint L1 sensitivity L1 and scale L1/epsilon
@@ -79,6 +88,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "svt_sum": Kind(("epsilon",), _epsilon, _bound_then_sum_curve, _no_delta),
         # any other mechanism that is epsilon-DP and nothing better: PrivateBoundDS
         "pure": Kind(("epsilon",), _epsilon, _pure_curve, _no_delta),
+        # adaptive steps of equal pure cost, together (epsilon, delta)-DP by advanced composition; pure datasets only
+        "advanced": Kind(("epsilon", "delta"), _epsilon, _no_curve, lambda p: p["delta"]),
         # an outside release, proved (epsilon, delta) under add/remove
         "import": Kind(("epsilon", "delta"), _epsilon, _pure_curve, lambda p: p["delta"]),
     }

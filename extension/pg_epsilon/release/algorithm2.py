@@ -19,12 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS, Array, Measured, Setting, Weights
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release.candidates import MASS_BITS, Family
-from pg_epsilon.release.rounds import MOST_ROUNDS, Shares, eps0_of, rounds_auto
+from pg_epsilon.release.rounds import MOST_ROUNDS, Shares, charge_of, eps0_of, rounds_auto
 
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
@@ -92,6 +93,10 @@ class Plan:
     sweeps: int = SWEEPS
     places: int | None = None
     most: int = MOST_ROUNDS
+
+    def price(self, rounds: int) -> Charge:
+        """What the rounds cost, of which there are at most so many."""
+        return charge_of(self.shares.rounds, self.delta, rounds)
 
 
 @dataclass(frozen=True)

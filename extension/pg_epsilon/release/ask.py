@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -45,13 +45,15 @@ _HAVE = {  # options
     NORMALISATION: _ROUNDS,
     GLOBAL: _ROUNDS,
 }
+WITH_DELTA = frozenset({AUTO, ALG2, COMPOSITION, NORMALISATION, GLOBAL})
+"""Mechanisms of several steps, which auto may choose; cells and range are one draw, which delta buys nothing for."""
 MOST_ROUNDS = 200
 MOST_QUERIES = 100_000
 MOST_GRID = 64 * 1024 * 1024  # bytes of the grid's values
 MOST_COMPARED = 50_000_000  # different values of an axis, or different sets of its classes, times classes
 MOST_NAME = 55  # so that NAME_answers is a name too
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options"}) | MEMBERS
+_MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options", "delta"}) | MEMBERS
 OPTIONS = (
     'mechanism => \'alg2\', options => \'{"rounds": 10, "threshold_share": 0.5, "decomposition": "none"}\';'
     " normalisation and global have rounds, auto has rows; other mechanisms have none."
@@ -112,7 +114,7 @@ class Family:
     are asked for, and the aggregate is their sum: what is released is the same. spread: which variance or standard
     deviation is; the aggregate is the sum then, and each value has a cell.
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
-    ends: where the values of each class end, which cells go by.
+    ends: where the values of each class end, which cells go by. delta: what steps may cost beside epsilon.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Family:
     chosen: bool = False
     ends: Ends | None = None
     spread: str | None = None
+    delta: Fraction = Fraction(0)
 
     @cached_property
     def sets(self) -> Sets:
@@ -151,7 +154,15 @@ class Family:
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
         how = self.options.decomposition
         cells = {"decomposition": how} if how != "split" else {}
-        return {"classes": classes, "mechanism": self.mechanism, "queries": self.sets.digest(), **rounds, **cells}
+        own = {"delta": str(self.delta)} if self.delta else {}
+        return {
+            "classes": classes,
+            "mechanism": self.mechanism,
+            "queries": self.sets.digest(),
+            **rounds,
+            **cells,
+            **own,
+        }
 
     @property
     def is_exact(self) -> bool:
@@ -193,6 +204,7 @@ def compile_family(head: Head) -> Family | None:
     distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
     rows = _grid(given.get("grid"), template.parameters)
     masks = _masks(template, axes, distinct, rows, head)
+    delta = _delta(given.get("delta"), asked, head)
     options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
     mechanism = asked
     if asked == AUTO:
@@ -216,6 +228,7 @@ def compile_family(head: Head) -> Family | None:
         asked == AUTO,
         ends_of(head, list(distinct.values())),
         template.spread,
+        Fraction(0) if mechanism not in WITH_DELTA else delta,
     )
 
 
@@ -264,6 +277,31 @@ def _options(given: Any, mechanism: str) -> Options:
     if cells not in ("none", "split", BITS):
         raise DPError(OUT_OF_RANGE, "decomposition is none, split or bits", OPTIONS)
     return Options(rounds, Fraction(str(share)), many, cells)
+
+
+def _delta(given: Any, mechanism: str, head: Head) -> Fraction:
+    """The member "delta", a number or its text; 0 where there is none. DP005 where nothing could be bought with it."""
+    if given is None:
+        return Fraction(0)
+    try:
+        delta = Decimal(str(given))
+    except InvalidOperation:
+        delta = Decimal("NaN")
+    if not delta.is_finite() or not Decimal("1e-18") <= delta < 1:
+        raise DPError(
+            OUT_OF_RANGE,
+            "delta must be a number from 1e-18 to below 1",
+            "delta => 1e-6; leave it out for a release without delta.",
+        )
+    if mechanism not in WITH_DELTA:
+        raise DPError(OUT_OF_RANGE, f"{mechanism} is one draw, which delta buys nothing for", "Leave out delta.")
+    if head.policy.dataset.accountant != "pure":
+        raise DPError(
+            OUT_OF_RANGE,
+            "the accountant of this dataset is 'renyi', and delta is for 'pure' ones",
+            "Leave out delta: what is asked of this dataset shares the delta that the owner declared.",
+        )
+    return Fraction(delta)
 
 
 def _name(text: str) -> str:

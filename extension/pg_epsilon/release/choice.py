@@ -249,7 +249,9 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
     Facts are stored with it: of cells none is of a grid.
     """
     if family.mechanism in WAYS:
-        return WAYS[family.mechanism][1].told(measure, family, raw)
+        facts, text = WAYS[family.mechanism][1].told(measure, family, raw)
+        idle = family.delta and not any(one.kind == "advanced" for one in measure.charges())
+        return facts, text + ("; delta is not spent: it buys nothing for so few steps" if idle else "")
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
     deviation, squares = noise_of(measure).deviation, measure.squares()

@@ -7,8 +7,8 @@ that has a cell (§10.1). Global truncation first buys one bound of all values, 
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most: a
 fiftieth of epsilon buys the number of rows, of global truncation a tenth the bound (radius.py), the
-rest the rounds. A row is one unit of mass, so it moves each query by 1; it moves the number of rows
-above each step by 1, all of them up.
+rest the rounds, with delta by advanced composition (§2) as (epsilon, delta)-DP. A row is one unit of
+mass, so it moves each query by 1; it moves the number of rows above each step by 1, all of them up.
 
 What is released: [mass, rounds, place of the bound, weights …]. Weights beyond the bound are moved
 to it, so that an answer is the sum of value times weight, here as in the published table. How far
@@ -84,7 +84,7 @@ class Fitted:
         found = [Charge.of("laplace", epsilon=shares.scale)]
         if self.radius:
             found.append(Charge.of("above_threshold", threshold_epsilon=half, query_epsilon=half))
-        return (*found, Charge.of("pure", epsilon=shares.rounds))
+        return (*found, self.own.algorithm.plan.price(self.own.algorithm.most_rounds))
 
     def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[list[int]]:
         """[[mass, rounds, place of the bound, weights …]]; exact: the statement's text."""
@@ -121,7 +121,7 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
     part = baselines.SHARE_RADIUS if cuts else Fraction(0)
     shares = baselines.without_alpha(epsilon, SHARE_SCALE, part)
     rounds = asked.options.rounds
-    plan = Plan(shares, rows, rounds=rounds, kappa=units, places=places, most=most)
+    plan = Plan(shares, rows, asked.delta, rounds, kappa=units, places=places, most=most)
     return Fitted(Iterated(Algorithm2(family, plan), values), part * epsilon, asked.mechanism)
 
 

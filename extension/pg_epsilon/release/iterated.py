@@ -1,7 +1,8 @@
 """Algorithm 2 on the histogram of a family, as a release (numeric-release.md §0.0, §5, §6.2).
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns: of epsilon a fiftieth buys
-the number of rows, a tenth the largest error, the rest the rounds (algorithm2.py). A row is one
+the number of rows, a tenth the largest error, the rest the rounds (algorithm2.py); with delta the
+rounds, and so all of it, are (epsilon, delta)-DP where that lets each of them cost more (§2). A row is one
 unit of mass in its class, split between two steps or at its value, so k = 1; under bits it has as
 many units as values have bits, and k is how many of them may be set (decompose.py). What one row
 moves, one user moves by as many times as the cap on rows says. Rows of no declared class are left
@@ -94,7 +95,7 @@ class Iterated:
         own = self.algorithm.plan.shares
         return (
             Charge.of("laplace", epsilon=own.scale),
-            Charge.of("pure", epsilon=own.rounds),
+            self.algorithm.plan.price(self.algorithm.most_rounds),
             Charge.of("laplace", epsilon=own.alpha),
         )
 
@@ -178,7 +179,7 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
     """
     family, places = universe(asked, values, rows)
     most = checked(asked, family)
-    plan = Plan(shares(epsilon), rows, rounds=asked.options.rounds, kappa=units, places=places, most=most)
+    plan = Plan(shares(epsilon), rows, asked.delta, asked.options.rounds, kappa=units, places=places, most=most)
     return Iterated(Algorithm2(family, plan), values)
 
 

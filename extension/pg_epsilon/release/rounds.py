@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pg_epsilon.accounting.charges import Charge
+
 SHARE_SCALE = Fraction(2, 100)
 SHARE_ALPHA = Fraction(1, 10)
 MOST_ROUNDS = 200
@@ -49,6 +51,21 @@ def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
         else:
             high = middle
     return max(plain, _down(Fraction(low)))
+
+
+def helps(delta: Fraction, epsilon: Fraction, rounds: int) -> bool:
+    """Whether the second formula gives so many rounds more than epsilon / rounds: then any more, too.
+
+    At eps0 = epsilon / T it is epsilon (sqrt(2 ln(1 / delta) / T) + exp(epsilon / T) - 1), which falls with T.
+    """
+    return eps0_of(epsilon, delta, rounds) * rounds > epsilon
+
+
+def charge_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Charge:
+    """What at most so many rounds cost together: delta only where it can help."""
+    if helps(delta, epsilon, rounds):
+        return Charge.of("advanced", epsilon=epsilon, delta=delta)
+    return Charge.of("pure", epsilon=epsilon)
 
 
 def unspent(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Fraction:

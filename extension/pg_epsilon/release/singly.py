@@ -6,7 +6,8 @@ masses add up to the same sum as the rows do, because cutting is linear between 
 steps are candidates, and so the few of them cost nothing by their number. A family of counts has
 nothing to cut: its shares are whole.
 
-Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most. A row
+Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most; with
+delta (epsilon, delta)-DP, where a share by advanced composition is larger than 1/|Q| (§2). A row
 is one unit of mass, so that it moves the rows above a step by 1 and a cut sum by tau. It has one
 sign: values above 0 and those below have a threshold and a sum each, and a unit moves both scores,
 or both sums in units of their thresholds, together by no more than all its rows would move one's.
@@ -31,6 +32,7 @@ from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask
 from pg_epsilon.release.answers import Answer, Noise
 from pg_epsilon.release.masses import Values
+from pg_epsilon.release.rounds import charge_of, eps0_of
 from pg_epsilon.release.statement import parse
 
 BETA = Fraction(1, 20)
@@ -120,6 +122,7 @@ class Singly:
     sets: tuple[tuple[str, ...], ...]
     epsilon: Fraction
     draw: Draw
+    delta: Fraction = Fraction(0)
 
     mechanism = "composition (a threshold and a sum for each query)"
     width = 1  # one text: the cube
@@ -129,7 +132,7 @@ class Singly:
         return len(self.sets) * self.draw.numbers
 
     def charges(self) -> tuple[Charge, ...]:
-        return (Charge.of("pure", epsilon=self.epsilon),)
+        return (charge_of(self.epsilon, self.delta, len(self.sets)),)
 
     def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[list[int]]:
         """[[step, sum, ...]]; exact: the statement's text."""
@@ -149,9 +152,9 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
             f"{len(sets)} queries by themselves are more than {MOST_SETS}",
             "Use mechanism => 'cells', whose noise does not grow with the grid.",
         )
-    share = epsilon / (len(sets) * (1 if values is None else 2))
+    share = eps0_of(epsilon, asked.delta, len(sets)) / (1 if values is None else 2)
     draw = Draw(values, share, units, rows)
-    return Singly(tuple(axis.size for axis in asked.axes), sets, epsilon, draw)
+    return Singly(tuple(axis.size for axis in asked.axes), sets, epsilon, draw, asked.delta)
 
 
 def sets_of(asked: ask.Family, values: Values | None) -> tuple[tuple[str, ...], ...]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from mwem_cases import fraction
 from release_vectors import cases, same
 
-from pg_epsilon.release.rounds import eps0_of, rounds_auto, rounds_of_theory, shares, theory_alpha, unspent
+from pg_epsilon.errors import DPError
+from pg_epsilon.release.rounds import (
+    charge_of,
+    eps0_of,
+    helps,
+    rounds_auto,
+    rounds_of_theory,
+    shares,
+    theory_alpha,
+    unspent,
+)
 
 EPS0, BUDGETS, ROUNDS, THEORY = cases("eps0"), cases("budget"), cases("rounds"), cases("theory_alpha")
 
@@ -67,3 +78,26 @@ def test_what_comes_back_of_rounds_that_were_not_drawn(delta: Fraction, rounds: 
     assert all(before > after for before, after in itertools.pairwise(left))
     if rounds == 10:
         assert left == [Fraction(rounds - done, rounds) for done in range(rounds + 1)]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(8)])
+def test_from_some_number_of_rounds_on_delta_helps(epsilon: Fraction) -> None:
+    """Once it helps it does with every round more, so that the price by the largest number covers all of them."""
+    found = [helps(Fraction(1, 10**6), epsilon, rounds) for rounds in range(1, 201)]
+    first = found.index(True)
+    assert found == [False] * first + [True] * (200 - first)
+    assert 27 <= first <= 45
+    assert not any(helps(Fraction(0), epsilon, rounds) for rounds in (1, 30, 200))
+
+
+def test_what_rounds_cost() -> None:
+    """delta where it helps alone; the whole of epsilon, whatever the number of rounds; no curve."""
+    one, delta = Fraction(1), Fraction(1, 10**6)
+    dear = charge_of(one, delta, 100)
+    assert dear.to_json() == {"kind": "advanced", "epsilon": "1", "delta": "0.000001"}
+    assert dear.pure() == (1, Decimal("0.000001"))
+    assert charge_of(one, delta, 10).to_json() == {"kind": "pure", "epsilon": "1"}
+    assert charge_of(one, Fraction(0), 100).to_json() == {"kind": "pure", "epsilon": "1"}
+    with pytest.raises(DPError, match="no Rényi cost") as refused:
+        dear.rdp([Decimal(2)])
+    assert refused.value.hint

@@ -183,7 +183,8 @@ def test_without_noise_answers_are_the_sums_that_are_cut() -> None:
 
 def family(*masks: Sequence[str]) -> Any:
     sets = Sets.of_masks([Masks(tuple(one), tuple(range(len(one)))) for one in masks])
-    return SimpleNamespace(sets=sets, axes=[SimpleNamespace(size=len(one[0])) for one in masks])
+    sizes = [SimpleNamespace(size=len(one[0])) for one in masks]
+    return SimpleNamespace(sets=sets, axes=sizes, delta=Fraction(0))
 
 
 def test_what_no_row_can_be_in_costs_nothing() -> None:
