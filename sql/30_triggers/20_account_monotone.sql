@@ -14,8 +14,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET e
   WHERE (_account_return.role = '' OR _account_return.role = r.who AND _account_return.period = dp._paid_by(r.scope)) AND EXISTS (SELECT FROM dp.release e WHERE e.request_id = c.request_id)
     AND (c.charge @> r.charge AND jsonb_array_length(c.charge) > jsonb_array_length(r.charge)
          -- of a release in steps that was stopped: a part of what its rounds would have cost
-         OR jsonb_array_length(r.charge) = 1 AND r.charge #>> '{0,kind}' = 'pure' AND EXISTS (SELECT FROM dp.draft d WHERE d.request_id = c.request_id)
-            AND EXISTS (SELECT FROM jsonb_array_elements(c.charge) o WHERE o ->> 'kind' IN ('pure', 'advanced') AND (o ->> 'epsilon')::numeric >= (r.charge #>> '{0,epsilon}')::numeric))
+         OR jsonb_array_length(r.charge) = 1 AND r.charge #>> '{0,kind}' IN ('pure', 'rounds') AND EXISTS (SELECT FROM dp.draft d WHERE d.request_id = c.request_id)
+            AND EXISTS (SELECT FROM jsonb_array_elements(c.charge) o WHERE o ->> 'kind' = CASE r.charge #>> '{0,kind}' WHEN 'pure' THEN 'advanced' ELSE 'rounds' END AND (o ->> 'epsilon')::numeric >= (r.charge #>> '{0,epsilon}')::numeric))
     AND -r.epsilon <= c.epsilon AND -r.delta <= c.delta AND COALESCE(cardinality(r.rdp), 0) = COALESCE(cardinality(c.rdp), 0)
     AND NOT EXISTS (SELECT FROM unnest(r.rdp, c.rdp) u(r, c) WHERE -u.r > u.c)
 $$;

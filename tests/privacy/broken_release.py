@@ -203,7 +203,13 @@ def a_round_too_much_comes_back(replace: Replace) -> None:
 def delta_for_nothing(replace: Replace) -> None:
     """Rounds and queries cost as much each as delta would allow, and delta is not charged (numeric-release.md §2)."""
     for module in (algorithm2, singly):
-        replace(module, "charge_of", lambda epsilon, delta, rounds: Charge.of("pure", epsilon=epsilon))
+        replace(module, "charge_of", lambda epsilon, delta, *rounds: Charge.of("pure", epsilon=epsilon))
+
+
+def more_rounds_than_there_are(replace: Replace) -> None:
+    """A release is charged as many rounds of little each, and has few of much (composition.md §4)."""
+    for module in (algorithm2, singly):
+        replace(module, "charge_of", lambda epsilon, *rounds: Charge.of("rounds", epsilon=epsilon, rounds=1000))
 
 
 def ten_times_the_delta(replace: Replace) -> None:
@@ -227,6 +233,7 @@ CONTROLS = {
         rows_twice_in_the_rounds,
         a_round_too_much_comes_back,
         delta_for_nothing,
+        more_rounds_than_there_are,
         ten_times_the_delta,
         epsilon_for_each_query,
         sums_that_are_not_cut,

@@ -186,6 +186,9 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("clinic", "delta_for_nothing", "price", 1),
     ("clinic", "delta_for_nothing", "price", 3),
     ("clinic", "ten_times_the_delta", "price", 1),
+    ("lab", "more_rounds_than_there_are", "price", 2),
+    ("lab", "more_rounds_than_there_are", "price", 3),
+    ("lab", "more_rounds_than_there_are", "price", 5),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ import fix_chance
 from fix_cluster import Cluster, standard_cluster
 from fix_ledger import no_charge, one
 from fix_release import ADULT
+from pg_epsilon.accounting.charges import Charge, total_rdp
 
 Connection = psycopg.Connection[Any]
 Row = tuple[list[str], float, None, float, float, bool]
@@ -363,3 +365,26 @@ def test_rows_are_a_whole_number(cluster: Cluster, alice: Connection, rows: str)
     with no_charge(cluster), pytest.raises(psycopg.Error, match="rows is a whole number") as caught:
         alice.execute(f"SELECT * FROM {call}")
     assert caught.value.sqlstate == "DP005" and "auto has rows" in str(caught.value.diag.message_hint)
+
+
+def test_rounds_of_a_declared_number_cost_a_renyi_dataset_less(cluster: Cluster, alice: Connection) -> None:
+    """Each is a choice and a measurement (composition.md §4); of a number that is chosen one round is sure."""
+    query = "SELECT sum(cost) FROM visit WHERE ward = $1"
+    paid = {}
+    for rounds in (None, 2, 10):
+        options = "{}" if rounds is None else f'{{"rounds": {rounds}}}'
+        family(alice, query, "{n,s}", f"epsilon => 1, options => '{options}'", f"renyi_{rounds or 0}")
+        with cluster.connect() as root:
+            sql = (
+                "SELECT charge, rdp::text[] FROM dp.ledger WHERE kind = 'charge'"
+                " AND request -> 'release' ->> 'name' = %s"
+            )
+            ((charge, curve),) = root.execute(sql, [f"renyi_{rounds or 0}"]).fetchall()
+            ((orders,),) = root.execute("SELECT orders::text[] FROM dp.dataset WHERE name = 'clinic'").fetchall()
+        assert charge[1] == {"kind": "rounds", "epsilon": "0.88", "rounds": str(rounds or 1)}
+        own = total_rdp([Charge.from_json(each) for each in charge], [Decimal(order) for order in orders])
+        assert own == tuple(map(Decimal, curve))
+        paid[rounds] = own
+    assert all(few <= one for few, one in zip(paid[2], paid[None], strict=True))
+    assert all(many < few for many, few in zip(paid[10], paid[2], strict=True))
+    assert paid[10][len(orders) // 2] < paid[None][len(orders) // 2] * Decimal("0.7")

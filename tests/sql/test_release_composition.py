@@ -98,7 +98,8 @@ def test_what_is_said_of_it(cluster: Cluster, alice: Connection) -> None:
     alice.execute(f"SELECT {call.format('')} mechanism => 'composition')")
     mechanism = "composition (a threshold and a sum for each query)"
     assert one(alice, "SELECT mechanism FROM dp.last_answer") == mechanism
-    assert one(alice, "SELECT charge FROM dp.spending ORDER BY at DESC LIMIT 1") == [{"kind": "pure", "epsilon": "4"}]
+    charge = [{"kind": "rounds", "epsilon": "4", "rounds": "2"}]
+    assert one(alice, "SELECT charge FROM dp.spending ORDER BY at DESC LIMIT 1") == charge
     shown = "SELECT dp.dp_shown((SELECT request_id FROM dp.last_answer))"
     with refused("DP005", "no weighted table"):
         alice.execute(shown)

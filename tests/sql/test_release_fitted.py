@@ -98,7 +98,7 @@ def test_what_is_said_of_them(cluster: Cluster, alice: Connection) -> None:
         assert 1 <= facts["rounds"] <= 2 and ("bound" in facts) == (mechanism == "global")
         assert facts.get("bound", 1) in [2**step for step in range(7)]
     charged = one(alice, "SELECT charge FROM dp.spending ORDER BY at DESC LIMIT 1")
-    kinds = [("laplace", "0.08"), ("above_threshold", None), ("pure", "3.52")]
+    kinds = [("laplace", "0.08"), ("above_threshold", None), ("rounds", "3.52")]
     assert [(one["kind"], one.get("epsilon")) for one in charged] == kinds
     assert one(alice, "SELECT mechanism FROM dp.last_answer") == "global truncation (multiplicative weights)"
 

@@ -167,3 +167,34 @@ def test_shares_fit_into_the_amount(amount: Decimal, parts: int) -> None:
     """§14.3: parts times the share is at most the amount, and the next larger share would not fit."""
     part = Fraction(share(amount, parts))
     assert parts * part <= Fraction(amount) < parts * (part + Fraction(1, 10**18))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 10, 200])
+def test_rounds(rounds: int) -> None:
+    """T (a e^2 / 32 + P(e / 2, a)), e a round's epsilon (composition.md §4), and no more than P(epsilon, a)."""
+    epsilon = Decimal("0.5")
+    charge = Charge.of("rounds", epsilon=epsilon, rounds=rounds)
+    assert charge.pure() == (epsilon, ZERO)
+    each = Fraction(epsilon) / rounds
+    for order, found in zip(DEFAULT_ORDERS, charge.rdp(DEFAULT_ORDERS), strict=True):
+        half = pure_to_rdp(Decimal(float(each / 2)), order)
+        choice = min(Fraction(half), Fraction(order) * each**2 / 32)
+        law = min(rounds * (choice + Fraction(half)), Fraction(pure_to_rdp(epsilon, order)))
+        assert float(found) == pytest.approx(float(law), rel=1e-9)
+        assert found <= pure_to_rdp(epsilon, order)
+    if rounds > 1:
+        fewer = Charge.of("rounds", epsilon=epsilon, rounds=rounds // 2)
+        assert all(a <= b for a, b in zip(charge.rdp(DEFAULT_ORDERS), fewer.rdp(DEFAULT_ORDERS), strict=True))
+
+
+def test_parts_are_those_of_a_ladder() -> None:
+    parts, levels = Charge.of("parts", epsilon=2, parts=40), Charge.of("r2t", epsilon=2, levels=40)
+    assert parts.rdp(DEFAULT_ORDERS) == levels.rdp(DEFAULT_ORDERS) and parts.pure() == levels.pure()
+
+
+@pytest.mark.parametrize("number", [0, 1001, Fraction(1, 2), -1])
+@pytest.mark.parametrize(("kind", "name"), [("r2t", "levels"), ("parts", "parts"), ("rounds", "rounds")])
+def test_a_number_of_mechanisms_that_is_none(kind: str, name: str, number: Fraction | int) -> None:
+    with pytest.raises(DPError, match=f"{name} must be an integer from 1 to 1000") as refused:
+        Charge.of(kind, epsilon=1, **{name: number})
+    assert refused.value.sqlstate == "DP005" and refused.value.hint

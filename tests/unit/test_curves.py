@@ -11,12 +11,14 @@ from dp_accounting import rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.accounting.curves import (
     DEFAULT_ORDERS,
     bounded_range_to_rdp,
     checked_orders,
     gaussian_to_rdp,
     part_of_pure,
+    part_of_rounds,
     pure_to_rdp,
     renyi_cap,
     round_down,
@@ -129,6 +131,27 @@ def test_what_is_taken_back_leaves_what_was_spent(order: str) -> None:
             assert 0 <= part <= back
             left = pure_to_rdp(used + back, a) - pure_to_rdp(part, a)
             assert left >= pure_to_rdp(used, a) - unit, (used, back)
+
+
+@pytest.mark.parametrize("order", ["1.001", "2", "17", "1000000"])
+@pytest.mark.parametrize("rounds", [2, 7, 200])
+@pytest.mark.parametrize("exactly", [True, False], ids=["declared", "chosen"])
+def test_rounds_that_are_taken_back_leave_those_that_were_drawn(order: str, rounds: int, exactly: bool) -> None:
+    """With the true cost of a round up to three units below what is computed, and one round or all of them charged."""
+    a, unit = Decimal(order), Decimal("1e-18")
+    for each in [Fraction(part) for part in PARTS[1:7] if Fraction(part) * rounds <= 1000]:
+        epsilon = each * rounds
+
+        def cost(amount: Fraction, many: int) -> Decimal:
+            return Charge.of("rounds", epsilon=amount, rounds=many).rdp([a])[0]
+
+        charged = cost(epsilon, rounds if exactly else 1)
+        for done in {1, rounds // 2, rounds - 1}:
+            part = part_of_rounds(each, rounds - done)
+            assert (rounds - done) * each * (1 - Fraction(1, 10**6)) <= Fraction(part) <= (rounds - done) * each
+            left = charged - cost(Fraction(part), rounds - done)
+            assert left >= cost(each * done, done) - (3 * done + 1) * unit, (each, done)
+            assert left >= 0
 
 
 def test_nearly_all_is_taken_back() -> None:

@@ -16,6 +16,8 @@ from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])  # sums of amounts never round
 
 MAX_LEVELS = 1000
+_NUMBERS = {"levels": "A ladder has few levels.", "rounds": "Rounds are few.", "parts": "Queries are few."}
+"""Parameters that say of how many mechanisms a charge is, and what is said of too many."""
 
 Parameters = Mapping[str, Decimal]
 
@@ -41,11 +43,26 @@ def _pure_curve(parameters: Parameters, order: Decimal) -> Decimal:
     return pure_to_rdp(parameters["epsilon"], order)
 
 
-def _levels_curve(parameters: Parameters, order: Decimal) -> Decimal:
+def _levels_curve(name: str) -> Callable[[Parameters, Decimal], Decimal]:
     """min(L P(epsilon / L, a), P(epsilon, a)); epsilon / L is rounded up, so the product never falls short."""
-    levels = int(parameters["levels"])
-    each = pure_to_rdp(round_up(Fraction(parameters["epsilon"]) / levels), order)
-    return min(round_up(levels * Fraction(each)), pure_to_rdp(parameters["epsilon"], order))
+
+    def curve(parameters: Parameters, order: Decimal) -> Decimal:
+        levels = int(parameters[name])
+        each = pure_to_rdp(round_up(Fraction(parameters["epsilon"]) / levels), order)
+        return min(round_up(levels * Fraction(each)), pure_to_rdp(parameters["epsilon"], order))
+
+    return curve
+
+
+def _rounds_curve(parameters: Parameters, order: Decimal) -> Decimal:
+    """min(T (min(P(h, a), a h^2 / 8) + P(h, a)), P(epsilon, a)), h = epsilon / 2T rounded up.
+
+    Falls as T grows, because P(h, a) / h and h do: rounds are at least as many as the charge says.
+    """
+    rounds = int(parameters["rounds"])
+    half = round_up(Fraction(parameters["epsilon"]) / (2 * rounds))
+    each = Fraction(bounded_range_to_rdp(half, order)) + Fraction(pure_to_rdp(half, order))
+    return min(round_up(rounds * each), pure_to_rdp(parameters["epsilon"], order))
 
 
 def _thresholds_cost(parameters: Parameters) -> Decimal:
@@ -76,7 +93,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         # exponential mechanism: the log-odds of any two outcomes move by at most epsilon
         "exponential": Kind(("epsilon",), _epsilon, lambda p, a: bounded_range_to_rdp(p["epsilon"], a), _no_delta),
         # levels releases at epsilon / levels each (R2T)
-        "r2t": Kind(("epsilon", "levels"), _epsilon, _levels_curve, _no_delta),
+        "r2t": Kind(("epsilon", "levels"), _epsilon, _levels_curve("levels"), _no_delta),
+        # as many mechanisms of epsilon / parts each, adaptive, of which nothing better is known
+        "parts": Kind(("epsilon", "parts"), _epsilon, _levels_curve("parts"), _no_delta),
+        # as many adaptive rounds at least, each an exponential choice and a Laplace vector at half of its epsilon
+        "rounds": Kind(("epsilon", "rounds"), _epsilon, _rounds_curve, _no_delta),
         # AboveThreshold with one positive: the threshold's share and the queries', for the whole run
         "above_threshold": Kind(
             ("threshold_epsilon", "query_epsilon"),
@@ -97,11 +118,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 def _checked(name: str, value: Number) -> Decimal:
-    if name == "levels":
-        levels = rational(value, name)
-        if levels.denominator != 1 or not 1 <= levels <= MAX_LEVELS:
-            raise DPError(OUT_OF_RANGE, f"levels must be an integer from 1 to {MAX_LEVELS}", "A ladder has few levels.")
-        return Decimal(levels.numerator)
+    if name in _NUMBERS:
+        number = rational(value, name)
+        if number.denominator != 1 or not 1 <= number <= MAX_LEVELS:
+            raise DPError(OUT_OF_RANGE, f"{name} must be an integer from 1 to {MAX_LEVELS}", _NUMBERS[name])
+        return Decimal(number.numerator)
     if name != "delta":
         return round_up(checked_epsilon(value, name))
     delta = rational(value, name)

@@ -79,20 +79,31 @@ def pure_to_rdp(epsilon: Decimal, order: Decimal) -> Decimal:
     return min(round_up(_WORK.add(value, _GUARD)), round_up(epsilon))
 
 
-def part_of_pure(epsilon: Fraction) -> Decimal:
+def part_of_pure(epsilon: Fraction, roundings: int = 3) -> Decimal:
     """What of a charge of kind pure may be taken back, where `epsilon` >= 0 of it was not spent: at most that much less
     what rounding needs, 0 where that is too little.
 
     At every order what stays is at least what was spent: P(x + y, a) - P(y, a) >= P(x, a), because P(e, a) / e never
     falls: (a - 1) P = ln cosh((a - 1/2) e) - ln cosh(e / 2), and x tanh x - ln cosh x grows. By the same, a part
-    1 - s of y has P at most (1 - s) P(y, a): s P(y, a) covers the two roundings, and is least at the least order.
+    1 - s of y has P at most (1 - s) P(y, a): s P(y, a) covers the roundings, each of 1e-18 at most, and is least at the
+    least order.
     """
     whole = round_down(epsilon)
     if not whole:
         return whole
     least = Fraction(pure_to_rdp(whole, _ORDER_MIN)) - Fraction(_UNIT + _GUARD)
-    slack = 3 * Fraction(_UNIT)
+    slack = roundings * Fraction(_UNIT)
     return round_down(Fraction(whole) * (1 - slack / least)) if least > slack else Decimal(0)
+
+
+def part_of_rounds(each: Fraction, rounds: int) -> Decimal:
+    """What of a charge of kind rounds may be taken back, as one of that kind, where so many rounds of `each` >= 0 were
+    not drawn: at most rounds times that less what rounding needs, 0 where that is too little.
+
+    At every order what stays covers the rounds that were drawn: a round's curve min(P(h, a), a h^2 / 8) + P(h, a) over
+    h never falls either, so that `part_of_pure` holds of its halves, with four roundings each and a share of one.
+    """
+    return round_down(2 * rounds * Fraction(part_of_pure(each / 2, roundings=6)))
 
 
 def bounded_range_to_rdp(epsilon: Decimal, order: Decimal) -> Decimal:

@@ -95,8 +95,8 @@ class Plan:
     most: int = MOST_ROUNDS
 
     def price(self, rounds: int) -> Charge:
-        """What the rounds cost, of which there are at most so many."""
-        return charge_of(self.shares.rounds, self.delta, rounds)
+        """What the rounds cost, of which there are at most so many: exactly, where their number is declared."""
+        return charge_of(self.shares.rounds, self.delta, rounds, 1 if self.rounds is None else rounds)
 
 
 @dataclass(frozen=True)

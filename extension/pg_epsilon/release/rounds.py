@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pg_epsilon.accounting.charges import Charge
+from pg_epsilon.accounting.curves import part_of_rounds, round_down
 
 SHARE_SCALE = Fraction(2, 100)
 SHARE_ALPHA = Fraction(1, 10)
@@ -61,11 +62,23 @@ def helps(delta: Fraction, epsilon: Fraction, rounds: int) -> bool:
     return eps0_of(epsilon, delta, rounds) * rounds > epsilon
 
 
-def charge_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Charge:
-    """What at most so many rounds cost together: delta only where it can help."""
+def charge_of(epsilon: Fraction, delta: Fraction, rounds: int, least: int = 1) -> Charge:
+    """What rounds cost together, of which there are from `least` to `rounds`: delta only where it can help."""
     if helps(delta, epsilon, rounds):
         return Charge.of("advanced", epsilon=epsilon, delta=delta)
-    return Charge.of("pure", epsilon=epsilon)
+    return Charge.of("rounds", epsilon=epsilon, rounds=least)
+
+
+def left_over(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Charge | None:
+    """What of that charge comes back where `done` of so many rounds were drawn; None: nothing."""
+    if done >= rounds:
+        return None
+    spare = unspent(epsilon, delta, rounds, done)
+    if helps(delta, epsilon, rounds):
+        part = round_down(spare)
+        return Charge.of("pure", epsilon=part) if part else None
+    part = part_of_rounds(spare / (rounds - done), rounds - done)
+    return Charge.of("rounds", epsilon=part, rounds=rounds - done) if part else None
 
 
 def unspent(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Fraction:

@@ -32,7 +32,7 @@ from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask
 from pg_epsilon.release.answers import Answer, Noise
 from pg_epsilon.release.masses import Values
-from pg_epsilon.release.rounds import charge_of, eps0_of
+from pg_epsilon.release.rounds import charge_of, eps0_of, helps
 from pg_epsilon.release.statement import parse
 
 BETA = Fraction(1, 20)
@@ -132,7 +132,10 @@ class Singly:
         return len(self.sets) * self.draw.numbers
 
     def charges(self) -> tuple[Charge, ...]:
-        return (charge_of(self.epsilon, self.delta, len(self.sets)),)
+        many = len(self.sets)
+        if self.draw.values is None and not helps(self.delta, self.epsilon, many):
+            return (Charge.of("parts", epsilon=self.epsilon, parts=many),)
+        return (charge_of(self.epsilon, self.delta, many, many),)
 
     def release(self, exact: Sequence[Sequence[Any]], noise: NoiseSource, label: str) -> list[list[int]]:
         """[[step, sum, ...]]; exact: the statement's text."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pg_epsilon.accounting.charges import Charge
-from pg_epsilon.accounting.curves import part_of_pure
 from pg_epsilon.mechanisms import mwem
 from pg_epsilon.mechanisms.mwem import Measured, Weights
 from pg_epsilon.mechanisms.stepwise import Drawn, Stepwise
@@ -24,7 +23,7 @@ from pg_epsilon.release import iterated
 from pg_epsilon.release.algorithm2 import Algorithm2
 from pg_epsilon.release.estimator import Released
 from pg_epsilon.release.iterated import Iterated
-from pg_epsilon.release.rounds import unspent
+from pg_epsilon.release.rounds import left_over
 from pg_epsilon.release.statement import parse
 
 
@@ -65,8 +64,8 @@ class Stepped(Released, Stepwise):
         own, done = self.measure.algorithm, ~int(raw[1])
         if done < 0:
             return ()
-        spare = part_of_pure(unspent(own.plan.shares.rounds, own.plan.delta, own.rounds(int(raw[0])), done))
-        return (Charge.of("pure", epsilon=spare),) if spare else ()
+        spare = left_over(own.plan.shares.rounds, own.plan.delta, own.rounds(int(raw[0])), done)
+        return (spare,) if spare else ()
 
 
 class Rounds:

@@ -137,7 +137,7 @@ def test_what_is_drawn_is_what_is_charged(values: Values | None, name: str, kapp
     assert sum(epsilon for _, _, epsilon in noise.asked) == 4 == sum(one.pure()[0] for one in how.charges())
     kinds = [one.kind for one in how.charges()]
     cuts = name == "global" and values is not None
-    assert kinds == ["laplace", *(["above_threshold"] if cuts else []), "pure"]
+    assert kinds == ["laplace", *(["above_threshold"] if cuts else []), "rounds"]
     assert ("x bound" in [label for label, _, _ in noise.asked]) == cuts
     moved = {label: one for label, one, _ in noise.asked if "pick" not in label}
     assert set(moved.values()) == {F(kappa << LATTICE)}

@@ -96,8 +96,8 @@ def test_what_rounds_cost() -> None:
     dear = charge_of(one, delta, 100)
     assert dear.to_json() == {"kind": "advanced", "epsilon": "1", "delta": "0.000001"}
     assert dear.pure() == (1, Decimal("0.000001"))
-    assert charge_of(one, delta, 10).to_json() == {"kind": "pure", "epsilon": "1"}
-    assert charge_of(one, Fraction(0), 100).to_json() == {"kind": "pure", "epsilon": "1"}
+    assert charge_of(one, delta, 10).to_json() == {"kind": "rounds", "epsilon": "1", "rounds": "1"}
+    assert charge_of(one, Fraction(0), 100, 100).to_json() == {"kind": "rounds", "epsilon": "1", "rounds": "100"}
     with pytest.raises(DPError, match="no Rényi cost") as refused:
         dear.rdp([Decimal(2)])
     assert refused.value.hint

@@ -163,7 +163,8 @@ def test_what_is_drawn_costs_epsilon(values: Values | None, kappa: int) -> None:
     drawn(added_up(cube(rows, values), how), how.draw, noise, "f")  # type: ignore[arg-type]
     assert {moved for _, moved, _ in noise.asked} == {F(kappa * how.draw.whole)}
     assert sum(epsilon for _, _, epsilon in noise.asked) <= how.epsilon == F(3)
-    assert how.charges() == (Charge.of("pure", epsilon=3),)
+    kind = "parts" if values is None else "rounds"
+    assert how.charges() == (Charge.of(kind, epsilon=3, **{kind: len(how.sets)}),)
 
 
 def released(how: Singly, rows: Sequence[Row], noise: Any) -> list[int]:

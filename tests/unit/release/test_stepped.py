@@ -116,7 +116,7 @@ def test_what_is_left_over_is_what_the_rounds_would_have_cost() -> None:
     for back, rounds in zip(found, (3, 2, 1), strict=False):
         exact = F("3.52") * rounds / 3
         assert 0 < exact - F(back) < F(1, 10**12)
-    assert left[3] == () and [one.kind for each in left[:3] for one in each] == ["pure"] * 3
+    assert left[3] == () and [one.kind for each in left[:3] for one in each] == ["rounds"] * 3
 
 
 def test_no_more_comes_back_than_was_charged_and_not_spent() -> None:
