@@ -39,6 +39,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MOST_VALUES = 10**6
 SAMPLE = 300  # queries of a large family that composition answers, at the price of all
 BETA = Fraction(1, 20)
+PURE = Fraction(0)
+WITH_DELTA = ("alg2", "alg2_split", "normalisation", "composition", "global")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +75,8 @@ class Prepared:
         rows = release_data.months() if self.by_values else self.table.rows
         return histogram(self.family, rows, self.places)
 
-    def plan(self, parts: Any, rounds: int | None) -> Plan:
-        return Plan(parts, max_rows=self.table.most, rounds=rounds)
+    def plan(self, parts: Any, rounds: int | None, delta: Fraction) -> Plan:
+        return Plan(parts, max_rows=self.table.most, delta=delta, rounds=rounds)
 
 
 @lru_cache
@@ -93,9 +95,9 @@ def weights_of(table: Table) -> Prepared:
     return prepared(table, "none" if universe(table) == "none" else "split")
 
 
-def answers_of(own: Prepared, epsilon: Fraction, rounds: int | None = None) -> Answers:
+def answers_of(own: Prepared, epsilon: Fraction, rounds: int | None = None, delta: Fraction = PURE) -> Answers:
     """One release by Algorithm 2, with its bars. rounds: T; None: chosen."""
-    algorithm = Algorithm2(own.family, own.plan(shares(epsilon), rounds))
+    algorithm = Algorithm2(own.family, own.plan(shares(epsilon), rounds, delta))
     released = algorithm.release(own.private, noise.current(), "bench")
     part = algorithm.plan.shares.alpha
     alpha = alpha_of(released.worst, own.family, algorithm.sensitivity, part, own.places)
@@ -104,22 +106,22 @@ def answers_of(own: Prepared, epsilon: Fraction, rounds: int | None = None) -> A
     return answer_all(own.family, algorithm.masses(released), alpha, rounding)
 
 
-def alg2(table: Table, epsilon: Fraction, rounds: int | None) -> Array:
-    return answers_of(prepared(table, universe(table)), epsilon, rounds).answer
+def alg2(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
+    return answers_of(prepared(table, universe(table)), epsilon, rounds, delta).answer
 
 
-def alg2_split(table: Table, epsilon: Fraction, rounds: int | None) -> Array:
-    return answers_of(prepared(table, "split"), epsilon, rounds).answer
+def alg2_split(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
+    return answers_of(prepared(table, "split"), epsilon, rounds, delta).answer
 
 
-def normalisation(table: Table, epsilon: Fraction, rounds: int | None) -> Array:
+def normalisation(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
     own = weights_of(table)
     scaled = baselines.normalised(own.family)
-    plan = own.plan(baselines.without_alpha(epsilon, SHARE_SCALE), rounds)
+    plan = own.plan(baselines.without_alpha(epsilon, SHARE_SCALE), rounds, delta)
     return answer_scaled(scaled, plan, own.private, noise.current(), "bench")
 
 
-def global_truncation(table: Table, epsilon: Fraction, rounds: int | None) -> Array:
+def global_truncation(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
     own = weights_of(table)
     steps = ladder(table.bound)
     most = np.array([float(f) for f in baselines.most_of_class(prepared(table, "split").family)])
@@ -128,7 +130,7 @@ def global_truncation(table: Table, epsilon: Fraction, rounds: int | None) -> Ar
     counts = [int((maxima > float(step)).sum()) for step in steps.steps[:-1]]
     share = baselines.SHARE_RADIUS
     radius = private_radius(counts, steps, share * epsilon, noise.current(), "bench")
-    plan = own.plan(baselines.without_alpha(epsilon, SHARE_SCALE, share), rounds)
+    plan = own.plan(baselines.without_alpha(epsilon, SHARE_SCALE, share), rounds, delta)
     scaled = baselines.truncated(own.family, radius)
     return answer_scaled(scaled, plan, own.private, noise.current(), "bench")
 
@@ -178,9 +180,9 @@ def composition_cut(own: list[Fraction], bound: int, share: Fraction) -> float:
     return drawn / (1 << 20)
 
 
-def composition(table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
+def composition(table: Table, epsilon: Fraction, rounds: int | None = None, delta: Fraction = PURE) -> Array:
     """Of some of the queries, drawn anew; NaN for the others. Each has the share of all."""
-    share = eps0_of(epsilon, Fraction(0), table.queries)
+    share = eps0_of(epsilon, delta, table.queries)
     inside = np.flatnonzero(table.places >= 0)
     where = np.stack(np.unravel_index(table.places[inside], table.sizes), axis=1)
     few = min(SAMPLE, table.queries)
@@ -220,7 +222,7 @@ def zero(table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
     return baselines.zero(prepared(table, "split").family)
 
 
-MECHANISMS: dict[str, Callable[[Table, Fraction, int | None], Array]] = {
+MECHANISMS: dict[str, Callable[..., Array]] = {
     "cells": cells,
     "alg2": alg2,
     "alg2_split": alg2_split,
@@ -232,7 +234,8 @@ MECHANISMS: dict[str, Callable[[Table, Fraction, int | None], Array]] = {
 }
 
 
-def errors(mechanism: str, table: Table, epsilon: Fraction, rounds: int | None = None) -> Array:
-    """|answer - truth| of the queries that were answered."""
-    found = np.abs(MECHANISMS[mechanism](table, epsilon, rounds) - table.truth)
+def errors(mechanism: str, table: Table, epsilon: Fraction, rounds: int | None = None, delta: Fraction = PURE) -> Array:
+    """|answer - truth| of the queries that were answered. delta: of those WITH_DELTA."""
+    more = (delta,) if delta else ()
+    found = np.abs(MECHANISMS[mechanism](table, epsilon, rounds, *more) - table.truth)
     return np.asarray(found[~np.isnan(found)])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from benchmarks.release_figures import Measured, Sweep, rounds_of
-from benchmarks.release_mechanisms import MECHANISMS, SAMPLE
+from benchmarks.release_mechanisms import MECHANISMS, SAMPLE, WITH_DELTA
 from benchmarks.release_tables import Table
 
 DATASETS = ("transfusion", "adult_loss", "adult_gain", "adult_hours", "bank", "tpch")
@@ -45,6 +45,7 @@ TARGETS: dict[str, tuple[Met, float]] = {
 }
 FORM = re.compile(
     rf"median_error:({'|'.join(DATASETS)}):[0-9.]+:({'|'.join(MECHANISMS)}|cells_unbiased|cells(_unbiased)?_by_class)"
+    rf"|median_error:({'|'.join(DATASETS)}):1:({'|'.join(WITH_DELTA)}):delta"
     rf"|(mean_error|runs_outside):transfusion:1:(alg2|alg2_split)"
     rf"|coverage:({'|'.join(COVERED)})|zero_wins:({'|'.join(DATASETS)}):[0-9.]+"
     r"|bound_breaks|alpha_short_share|adult_rounds_cpu_seconds|vectors|free_answer_ms(:plain_sql)?"
@@ -63,7 +64,8 @@ def required() -> list[str]:
         for mechanism in MECHANISMS
         if mechanism != "range" or name in RANGED
     ]
-    return list(dict.fromkeys([*TARGETS, *errors]))
+    deltas = [f"median_error:transfusion:1:{mechanism}:delta" for mechanism in WITH_DELTA]
+    return list(dict.fromkeys([*TARGETS, *errors, *deltas]))
 
 
 def missing(found: Iterable[str]) -> list[str]:

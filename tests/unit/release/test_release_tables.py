@@ -17,7 +17,7 @@ import fix_chance
 from benchmarks import release_figures as figures
 from benchmarks import release_metrics as metrics
 from benchmarks import release_tables as tables
-from benchmarks.release_mechanisms import MECHANISMS, quantile_runs
+from benchmarks.release_mechanisms import MECHANISMS, WITH_DELTA, quantile_runs
 from benchmarks.release_tables import Table
 from pg_epsilon.release.baselines import Runs, quantile_scores
 
@@ -111,6 +111,21 @@ def test_every_mechanism_answers_a_small_family(monkeypatch: pytest.MonkeyPatch)
     far = {name: found.box[3] / most for (_, name), found in swept.items()}
     assert far.pop("zero") == 1
     assert max(far.values()) < 0.2, far
+
+
+@pytest.mark.chance(fix_chance.beyond(40, 10_000))
+def test_mechanisms_that_delta_is_for_answer_a_small_family(tmp_path: Path) -> None:
+    """As above; and the figure of both deltas is drawn."""
+    small = tables.transfusion().some(np.arange(0, 9), "transfusion-9")
+    swept = {
+        (label, name): figures.of_runs([figures.errors(name, small, Fraction(1000), 10, delta)])
+        for label, delta in figures.DELTAS.items()
+        for name in WITH_DELTA
+    }
+    far = {place: found.box[3] / small.truth.max() for place, found in swept.items()}
+    assert max(far.values()) < 0.2, far
+    name = figures.draw("0-delta", "both", "delta", swept, WITH_DELTA, folder=tmp_path)
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_fast_scores_of_a_quantile_are_the_slow_ones() -> None:
