@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -173,17 +174,24 @@ def test_of_a_dataset_without_delta_nothing_is_paid(cluster: Cluster, alice: Con
         )
 
 
+@contextmanager
+def stopped(cluster: Cluster, alice: Connection, step: int) -> Iterator[None]:
+    """The body's release is cancelled while its step of that number is drawn."""
+    with (
+        cluster.connect() as root,
+        held(cluster, step),
+        once(lambda: backends(root, HELD), alice.cancel),
+        refused("57014", hint=False),
+    ):
+        yield
+
+
 def test_what_a_stopped_release_gives_back(cluster: Cluster, alice: Connection) -> None:
     """The difference of the formula's values, and no delta: what was drawn is (epsilon, delta)-DP still."""
     more = """epsilon => 2, delta => 1e-6, mechanism => 'alg2', options => '{"rounds": 50}'"""
     query = COUNTS + " AND cost >= 0"
     before, had = spent(cluster, "tiny"), spent_delta(cluster)
-    with (
-        cluster.connect() as root,
-        held(cluster, 6),
-        once(lambda: backends(root, HELD), alice.cancel),
-        refused("57014", hint=False),
-    ):
+    with stopped(cluster, alice, 6):
         alice.execute(f"SELECT {call('stopped', more, query)}")
     back = unspent(Fraction(2) * 88 / 100, DELTA, 50, 4)
     assert 0 < back < Fraction(2) * 88 / 100
@@ -196,3 +204,22 @@ def test_what_a_stopped_release_gives_back(cluster: Cluster, alice: Connection) 
     with no_charge(cluster):
         alice.execute(f"SELECT {call('stopped', more, query)}")
     assert re.search(r"stopped after 4 of 50 rounds", said[-1])
+
+
+def test_what_comes_back_where_few_rounds_were_chosen(cluster: Cluster, alice: Connection) -> None:
+    """delta was charged because there might have been many; of few each costs its part of epsilon."""
+    more = "epsilon => 2, delta => 1e-6, mechanism => 'alg2'"
+    query = COUNTS + " AND cost <= 8"
+    before, had = spent(cluster, "tiny"), spent_delta(cluster)
+    with stopped(cluster, alice, 3):
+        alice.execute(f"SELECT {call('few', more, query)}")
+    (_, advanced, _) = charged(cluster, "few")
+    assert advanced == {"kind": "advanced", "epsilon": "1.76", "delta": "0.000001"}
+    with no_charge(cluster):
+        alice.execute(f"SELECT {call('few', more, query)}")
+    facts = one(alice, "SELECT facts FROM dp.last_answer")["release"]
+    assert facts["rounds"] == 1 < facts["stopped"] < 30
+    paid = Fraction(spent(cluster, "tiny") - before)
+    back = Fraction(2) * 88 / 100 * (facts["stopped"] - 1) / facts["stopped"]
+    assert abs(paid - (2 - back)) < Fraction(1, 10**12)
+    assert spent_delta(cluster) - had == Decimal("0.000001")

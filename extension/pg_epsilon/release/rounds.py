@@ -54,7 +54,7 @@ def eps0_of(epsilon: Fraction, delta: Fraction, rounds: int) -> Fraction:
     return max(plain, _down(Fraction(low)))
 
 
-def helps(delta: Fraction, epsilon: Fraction, rounds: int) -> bool:
+def helps(epsilon: Fraction, delta: Fraction, rounds: int) -> bool:
     """Whether the second formula gives so many rounds more than epsilon / rounds: then any more, too.
 
     At eps0 = epsilon / T it is epsilon (sqrt(2 ln(1 / delta) / T) + exp(epsilon / T) - 1), which falls with T.
@@ -64,17 +64,20 @@ def helps(delta: Fraction, epsilon: Fraction, rounds: int) -> bool:
 
 def charge_of(epsilon: Fraction, delta: Fraction, rounds: int, least: int = 1) -> Charge:
     """What rounds cost together, of which there are from `least` to `rounds`: delta only where it can help."""
-    if helps(delta, epsilon, rounds):
+    if helps(epsilon, delta, rounds):
         return Charge.of("advanced", epsilon=epsilon, delta=delta)
     return Charge.of("rounds", epsilon=epsilon, rounds=least)
 
 
-def left_over(epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Charge | None:
-    """What of that charge comes back where `done` of so many rounds were drawn; None: nothing."""
+def left_over(charged: Charge, epsilon: Fraction, delta: Fraction, rounds: int, done: int) -> Charge | None:
+    """What of that charge comes back where `done` of so many rounds were drawn; None: nothing.
+
+    Of one with delta all that was not spent, whichever formula fits their number: what stays has delta still.
+    """
     if done >= rounds:
         return None
     spare = unspent(epsilon, delta, rounds, done)
-    if helps(delta, epsilon, rounds):
+    if charged.kind == "advanced":
         part = round_down(spare)
         return Charge.of("pure", epsilon=part) if part else None
     part = part_of_rounds(spare / (rounds - done), rounds - done)

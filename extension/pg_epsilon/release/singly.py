@@ -133,7 +133,7 @@ class Singly:
 
     def charges(self) -> tuple[Charge, ...]:
         many = len(self.sets)
-        if self.draw.values is None and not helps(self.delta, self.epsilon, many):
+        if self.draw.values is None and not helps(self.epsilon, self.delta, many):
             return (Charge.of("parts", epsilon=self.epsilon, parts=many),)
         return (charge_of(self.epsilon, self.delta, many, many),)
 

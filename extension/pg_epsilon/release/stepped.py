@@ -64,7 +64,8 @@ class Stepped(Released, Stepwise):
         own, done = self.measure.algorithm, ~int(raw[1])
         if done < 0:
             return ()
-        spare = left_over(own.plan.shares.rounds, own.plan.delta, own.rounds(int(raw[0])), done)
+        plan, rounds = own.plan, own.rounds(int(raw[0]))
+        spare = left_over(plan.price(own.most_rounds), plan.shares.rounds, plan.delta, rounds, done)
         return (spare,) if spare else ()
 
 

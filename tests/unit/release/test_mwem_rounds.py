@@ -83,11 +83,11 @@ def test_what_comes_back_of_rounds_that_were_not_drawn(delta: Fraction, rounds: 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(8)])
 def test_from_some_number_of_rounds_on_delta_helps(epsilon: Fraction) -> None:
     """Once it helps it does with every round more, so that the price by the largest number covers all of them."""
-    found = [helps(Fraction(1, 10**6), epsilon, rounds) for rounds in range(1, 201)]
+    found = [helps(epsilon, Fraction(1, 10**6), rounds) for rounds in range(1, 201)]
     first = found.index(True)
     assert found == [False] * first + [True] * (200 - first)
     assert 27 <= first <= 45
-    assert not any(helps(Fraction(0), epsilon, rounds) for rounds in (1, 30, 200))
+    assert not any(helps(epsilon, Fraction(0), rounds) for rounds in (1, 30, 200))
 
 
 def test_what_rounds_cost() -> None:
