@@ -23,7 +23,8 @@ MOST_POINTS = 2000  # that can be told apart
 LONGEST_QUERY = 200  # characters
 BELOW = "no rows that could be told from noise: the answer is 0, the truth is in the bar"
 NONE = "no answer: an average of no rows"
-_ANSWERS = """SELECT dataset, parameters, answer, low, high, below_resolution
+_ANSWERS = """SELECT dataset, parameters, answer, low, high, below_resolution,
+  confidence::text AS confidence, simultaneous
 FROM dp.release_answers WHERE name = $1"""
 _FAMILY = "SELECT dataset, query, yours, as_of::text AS as_of FROM dp.families WHERE name = $1"
 
@@ -84,7 +85,7 @@ def arrange(name: str, families: Sequence[Mapping[str, Any]], answers: Sequence[
         for row in families
         if row["dataset"] == dataset
     ]
-    heading.append("bars as its publisher was given them, at the dp.confidence of that call")
+    heading.append(_of_bars(answers[0], points))
     if len(points) < len(answers):
         heading.append(f"{len(answers) - len(points)} more queries")
     places, axis = _places(points)
@@ -154,6 +155,15 @@ def _mark(axis: Axes, marks: Sequence[tuple[float, float]], across: bool, **styl
     places, values = ([one[part] for one in marks] for part in range(2))
     x, y = (values, places) if across else (places, values)
     axis.plot(x, y, linestyle="none", markersize=5, **style)
+
+
+def _of_bars(row: Mapping[str, Any], points: Sequence[Point]) -> str:
+    """What the bars promise; of all rows it is the same."""
+    if all(one.low is None and one.high is None for one in points):
+        return "no bars: how far the answers are off was not measured"
+    if row["simultaneous"]:
+        return f"bars of all queries hold at once with confidence {row['confidence']}"
+    return f"bars hold each by itself with confidence {row['confidence']}"
 
 
 def _places(points: Sequence[Point]) -> tuple[list[float], str]:

@@ -1,9 +1,11 @@
 CREATE TABLE dp.family_publication (
-  name       text PRIMARY KEY,
-  dataset    text NOT NULL,
-  request_id uuid NOT NULL REFERENCES dp.release (request_id),
-  shows_grid boolean NOT NULL,
-  at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+  name         text PRIMARY KEY,
+  dataset      text NOT NULL,
+  request_id   uuid NOT NULL REFERENCES dp.release (request_id),
+  shows_grid   boolean NOT NULL,
+  confidence   numeric NOT NULL CHECK (confidence > 0 AND confidence < 1),
+  simultaneous boolean NOT NULL,
+  at           timestamptz NOT NULL DEFAULT clock_timestamp(),
   UNIQUE (dataset, name),
   FOREIGN KEY (dataset, name) REFERENCES dp.family (dataset, name) ON DELETE CASCADE
 );
@@ -14,6 +16,10 @@ COMMENT ON COLUMN dp.family_publication.request_id IS
   'The release that the table was made from; it stays what it was until its publisher publishes a newer one.';
 COMMENT ON COLUMN dp.family_publication.shows_grid IS
   'Whether the answers to the publisher''s grid are a table too, NAME_answers, for everybody.';
+COMMENT ON COLUMN dp.family_publication.confidence IS
+  'dp.confidence of the publisher''s call: with this probability the bars of dp.family_answer hold.';
+COMMENT ON COLUMN dp.family_publication.simultaneous IS
+  'Whether all those bars hold at once with that probability, or each by itself.';
 SELECT pg_catalog.pg_extension_config_dump('dp.family_publication', '');
 
 CREATE TABLE dp.family_answer (

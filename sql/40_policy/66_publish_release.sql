@@ -193,6 +193,7 @@ CREATE FUNCTION dp._publish_release(
   who        text,
   name       text,
   shows_grid boolean,
+  bars       jsonb,
   answers    jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET synchronous_commit = on SET lock_timeout = '10s' AS $$
@@ -228,8 +229,9 @@ BEGIN
       HINT = 'fresh => true pays for a new release; or give another name.';
   END IF;
   IF old.name IS NULL THEN
-    INSERT INTO dp.family_publication (name, dataset, request_id, shows_grid)
-    VALUES (name, family.dataset, request_id, shows_grid);
+    INSERT INTO dp.family_publication (name, dataset, request_id, shows_grid, confidence, simultaneous)
+    VALUES (name, family.dataset, request_id, shows_grid,
+            (bars ->> 'confidence')::numeric, (bars ->> 'simultaneous')::boolean);
     PERFORM dp._release_table(family, relation);
   ELSE
     IF old.request_id <> request_id OR to_regclass(format('dp_release.%I', name)) IS NULL THEN
@@ -237,7 +239,9 @@ BEGIN
       PERFORM dp._release_table(family, relation);
     END IF;
     UPDATE dp.family_publication p SET request_id = _publish_release.request_id,
-      shows_grid = _publish_release.shows_grid, at = clock_timestamp() WHERE p.name = _publish_release.name;
+      shows_grid = _publish_release.shows_grid, confidence = (bars ->> 'confidence')::numeric,
+      simultaneous = (bars ->> 'simultaneous')::boolean, at = clock_timestamp()
+    WHERE p.name = _publish_release.name;
   END IF;
   PERFORM dp._release_answers(name, shows_grid, answers);
   RETURN jsonb_build_object('request_id', request_id, 'table', format('dp_release.%I', name));
@@ -246,8 +250,9 @@ EXCEPTION WHEN lock_not_available OR duplicate_table OR unique_violation THEN
     MESSAGE = format('%s was not published: somebody else is changing policy or tables', name),
     HINT = 'Ask the same again: what was paid is not paid twice.';
 END $$;
-COMMENT ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb) IS
+COMMENT ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb, jsonb) IS
   'Channel, third transaction: what a released family stands for becomes tables of schema dp_release. '
-  'Costs nothing and may be repeated; answers: the rows that the asker was just given.';
-REVOKE ALL ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb) TO dp_channel;
+  'Costs nothing and may be repeated; answers: the rows that the asker was just given; bars: the '
+  'confidence of theirs, and whether they hold at once (simultaneous).';
+REVOKE ALL ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._publish_release(uuid, text, text, boolean, jsonb, jsonb) TO dp_channel;

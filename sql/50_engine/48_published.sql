@@ -3,8 +3,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_
 DECLARE
   id    uuid := (reply #>> '{answer,request_id}')::uuid;
   shows boolean := COALESCE((asked ->> 'shows_grid')::boolean, false);
-  done  jsonb := dp._channel_ask(format('SELECT dp._publish_release(%L, %L, %L, %L, %L)',
-                                        id, who, asked ->> 'name', shows, reply #> '{answer,release,rows}'), id);
+  bars  jsonb := jsonb_build_object(
+    'confidence', reply #> '{answer,notice,confidence}',
+    'simultaneous', asked -> 'simultaneous' IS DISTINCT FROM 'false');
+  done  jsonb := dp._channel_ask(format('SELECT dp._publish_release(%L, %L, %L, %L, %L, %L)',
+                                        id, who, asked ->> 'name', shows, bars, reply #> '{answer,release,rows}'), id);
 BEGIN
   RETURN jsonb_set(reply, '{answer,notice,text}', to_jsonb(format(
     '%s; published as %s, %s; sums over it have no bar', reply #>> '{answer,notice,text}', done ->> 'table',

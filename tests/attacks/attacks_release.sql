@@ -45,7 +45,7 @@ CALL dp.drop_family('people', 'f1')
 == release, a grid that others read | proxy 42P01, direct 42501 | charged 0
 SELECT * FROM dp.family_answer
 == release, published by nobody's leave | proxy 42883/42501, direct 42501 | charged 0
-SELECT dp._publish_release(gen_random_uuid(), 'alice', 'f1', true, '[]')
+SELECT dp._publish_release(gen_random_uuid(), 'alice', 'f1', true, '{}', '[]')
 == release, published under a hostile name | all DP005 | charged 0
 SELECT * FROM dp_release_numeric('x"; DROP SCHEMA dp_release CASCADE; --', 'SELECT count(*) FROM people WHERE sex = $1', '{f}', epsilon => 0.01, publish => true)
 == release, a grid of another analyst's | all ok=0 | charged 0

@@ -45,7 +45,7 @@ def test_who_published_draws_it_and_others_where_the_grid_is_shown(
         released(stack, "drawn", query, grid, ", publish => true, shows_grid => true")
         done = stack.cli(*words, "bob")
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"f, m", "x, x"} <= texts(file)
+    assert {"f, m", "x, x", "bars of all queries hold at once with confidence 0.95"} <= texts(file)
 
 
 def test_a_direct_connection_will_do(stack: Stack, tmp_path: Path) -> None:

@@ -427,7 +427,7 @@ def test_nobody_writes_to_it(cluster: Cluster, alice: Connection, boss: Connecti
             "UPDATE dp_release.firm_answers SET answer = 0",
             "DROP TABLE dp_release.firm",
             "CREATE TABLE dp_release.mine ()",
-            "SELECT dp._publish_release(gen_random_uuid(), 'alice', 'firm', true, '[]')",
+            "SELECT dp._publish_release(gen_random_uuid(), 'alice', 'firm', true, '{}', '[]')",
             "SELECT dp._withdraw_release('firm', true)",
             "SELECT * FROM dp.family_answer",
         ):
@@ -569,6 +569,18 @@ def test_of_two_at_once_one_has_the_name(cluster: Cluster, alice: Connection, bo
         assert rows(root, "SELECT dataset FROM dp.family_publication WHERE name = 'both'") == [
             ("adult" if winner == "alice" else "second",)
         ]
+
+
+def test_answers_say_what_their_bars_promise(cluster: Cluster, alice: Connection, bob: Connection) -> None:
+    """The publisher's dp.confidence, and whether they hold at once."""
+    promise = "SELECT DISTINCT confidence::text, simultaneous FROM dp.release_answers WHERE name = 'promised'"
+    release(alice, "promised", epsilon=12)
+    assert (rows(alice, promise), rows(bob, promise)) == ([("0.95", True)], [])
+    with no_charge(cluster):
+        alice.execute("SET dp.confidence = 0.8")
+        found = release(alice, "promised", epsilon=12, simultaneous=False, shows_grid=True)
+        assert rows(alice, promise) == rows(bob, promise) == [("0.8", False)]
+        assert rows(bob, f"SELECT {COLUMNS} FROM dp.release_answers WHERE name = 'promised'") == found
 
 
 def test_averages_are_published_as_their_sum(cluster: Cluster, alice: Connection, bob: Connection) -> None:

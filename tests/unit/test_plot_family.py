@@ -23,6 +23,7 @@ from pg_epsilon_proxy.plots import NothingToPlot
 
 QUERY = "SELECT sum(loss) FROM adult WHERE age = $1"
 FAMILY = {"dataset": "adult", "query": QUERY, "yours": True, "as_of": "2026-01-02 03:04:05+00"}
+PROMISE = {"confidence": "0.95", "simultaneous": True}
 Value = float | None
 
 
@@ -34,6 +35,7 @@ def row(parameters: Sequence[str], answer: Value, low: Value, high: Value, *, be
         "low": low,
         "high": high,
         "below_resolution": below,
+        **PROMISE,
     }
 
 
@@ -62,8 +64,16 @@ def test_answers_stand_above_the_one_parameter() -> None:
     assert figure.get_suptitle().splitlines() == [
         "family loss of dataset adult",
         f"{QUERY}, released as of 2026-01-02 03:04:05+00",
-        "bars as its publisher was given them, at the dp.confidence of that call",
+        "bars of all queries hold at once with confidence 0.95",
     ]
+
+
+def test_the_title_says_what_bars_promise() -> None:
+    """Each by itself where the publisher asked so; nothing where there are none."""
+    alone = row(["30"], 10, 8, 15) | {"confidence": "0.8", "simultaneous": False}
+    assert told([alone]).heading[-1] == "bars hold each by itself with confidence 0.8"
+    bare = [row(["30"], 10, None, None), row(["31"], 9, float("nan"), float("inf"))]
+    assert told(bare).heading[-1] == "no bars: how far the answers are off was not measured"
 
 
 def test_ranges_have_a_label_each_from_above_to_below() -> None:
@@ -127,7 +137,7 @@ def test_who_may_not_see_the_family_draws_what_is_shown() -> None:
     """Of another dataset's family of that name, whose query the picture must not bear, too."""
     for families in ([], [FAMILY | {"dataset": "second"}]):
         found = arrange("loss", families, [row(["1"], 5, 4, 6)])
-        assert [line[:6] for line in found.heading] == ["family", "bars a"]
+        assert [line[:6] for line in found.heading] == ["family", "bars o"]
 
 
 def test_names_stand_in_an_svg_as_they_are(tmp_path: Path) -> None:
