@@ -28,6 +28,16 @@ SELECT * FROM dp_release_numeric('f3', 'SELECT count(*) FROM people WHERE age = 
 SELECT * FROM dp_release_numeric('f4', 'SELECT count(*) FROM people WHERE age IN ($1, (SELECT max(age) FROM people))', '{20}', epsilon => 0.01)
 == release, a query that divides by a value | all DP003 | charged 0
 SELECT * FROM dp_release_numeric('f5', 'SELECT count(*) FROM people WHERE 1 / (age - 37) = $1', '{20}', epsilon => 0.01)
+== release, by weights | all ok | charged <=1
+SELECT * FROM dp_release_numeric('f18', 'SELECT sum(CASE WHEN sex = $1 THEN 1 ELSE 0.5 END * age) FROM people WHERE age > -11', '{f,m}', epsilon => 0.01)
+== release, a weight that reads rows | all DP003 | charged 0
+SELECT * FROM dp_release_numeric('f19', 'SELECT sum((SELECT max(age) / $1 FROM people) * age) FROM people WHERE sex = ''f''', '{1000}', epsilon => 0.01)
+== release, a weight of what is no class | all DP003/DP004 | charged 0
+SELECT * FROM dp_release_numeric('f20', 'SELECT sum(score / $1 * age) FROM people', '{1000}', epsilon => 0.01)
+== release, a weight that divides by a value | all DP003/DP005 | charged 0
+SELECT * FROM dp_release_numeric('f21', 'SELECT sum(1 / (age - $1) * age) FROM people', '{37}', epsilon => 0.01)
+== release, a weight of code | all DP003 | charged 0
+SELECT * FROM dp_release_numeric('f22', 'SELECT sum(pg_sleep($1) * age) FROM people', ARRAY['1); DROP TABLE people; --'], epsilon => 0.01)
 == release, a query that closes the statement | all DP003 | charged 0
 SELECT * FROM dp_release_numeric('f6', 'SELECT count(*) FROM people WHERE sex = $1; SELECT * FROM people', '{f}', epsilon => 0.01)
 == release, a grid of a quote | all ok/DP003 | charged <=1

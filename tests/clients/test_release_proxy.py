@@ -249,3 +249,19 @@ def test_delta_goes_through(stack: Stack, bob: Connection) -> None:
         bob.execute(sql, [1e-6])
     with no_charge(stack.cluster), refused("DP005", "delta must be a number"):
         bob.execute(sql, [float("nan")])
+
+
+def test_weights_go_through(stack: Stack, bob: Connection) -> None:
+    """As text and with a grid of its own; other weights over the same classes, and a plain sum of them, are free."""
+    query = "SELECT sum(CASE WHEN sex = $1 THEN 1 ELSE 0.25 END * age) FROM people WHERE age > 19"
+    sql = "SELECT parameters, low, high FROM dp_release_numeric('by_weight', %s, %s, epsilon => 0.5)"
+    found = bob.execute(sql, [query, ["f", "m"]]).fetchall()
+    with stack.cluster.connect() as root:
+        for (sex,), low, high in found:
+            true = root.execute(query.replace("$1", "%s"), [sex]).fetchone()
+            assert true is not None and low <= true[0] <= high
+    with no_charge(stack.cluster):
+        bob.execute(sql, [query.replace("0.25", "0.5 + $2"), [["x", "0.125"], ["f", "0.25"]]])
+        bob.execute("SELECT sum(age) FROM people WHERE sex <> 'x' AND age > 19")
+        with refused("DP005", "the weight is 1.5 where $1 = f, $2 = 1, sex = m"):
+            bob.execute(sql, [query.replace("0.25", "0.5 + $2"), [["f", "1"]]])

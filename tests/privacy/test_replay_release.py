@@ -46,6 +46,7 @@ AGES = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND NOT insured"
 ALL = "SELECT count(*) FROM audit.pay WHERE stage IN ($1, 'red', 'amber', 'green')"
 BY_WARD = "SELECT sum(age) FROM audit.pay WHERE ward = $1 AND stage <> $2"
 BY_CHARGE = "SELECT sum(charge::int - 100 + age) FROM audit.pay WHERE charge >= $1"  # each class has an end of its own
+HALF = "CASE lab WHEN $1 THEN 1 ELSE 0.5 END"  # a weight
 BY_STAGE = "SELECT sum(age) FROM audit.pay WHERE stage = $1 AND insured = $2"
 # delta buys something from about 30 rounds or queries on
 WEEKS = [date(2024, 1, 1) + timedelta(weeks=number) for number in range(9)]
@@ -132,6 +133,9 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE lab NOT IN ($1)", "{a,b}", GLOBAL)),
         (A, "stopped", asked_of("SELECT count(*) FROM audit.sample WHERE lab NOT IN ($1)", "{a,b}", IN_ROUNDS)),
         (A, "cache", asked_of("SELECT count(*) FROM audit.sample WHERE lab NOT IN ($1)", "{b,a}", IN_ROUNDS)),
+        (A, "cache", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample", "{a,b}", "rho => 0.02")),
+        (A, "direct", asked_of(f"SELECT sum({HALF}) FROM audit.sample WHERE batch > 0", "{a,b}", "rho => 0.02")),
+        (A, "DP005", asked_of("SELECT sum((1 + $1) * batch) FROM audit.sample WHERE lab = $2", "{{1,a}}", "rho => 1")),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),

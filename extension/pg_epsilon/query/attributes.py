@@ -230,15 +230,25 @@ def values_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> t
 
     NotBins unless every one of these bins is a single value: a representative would be off (turbo.md §2.3).
     """
+    places, found = texts_of_bins(sql, attributes, texts)
+    if not places:
+        raise NotBins
+    return places, [None if text is None else int(text) for text in found]
+
+
+def texts_of_bins(sql: str, attributes: Sequence[Attribute], texts: Texts) -> tuple[tuple[int, ...], list[str | None]]:
+    """The same of any expression, whose values are shown as texts; of one that reads no attribute, its one value."""
     places = read_by(sql, attributes)
-    if not places or not all(attributes[place].single for place in places):
-        ranges = [place for place in places if not attributes[place].single]
-        raise NotBins(f"the values of {_names(attributes, ranges)} are declared as ranges" if ranges else _WHOLE)
+    if not places:
+        return (), list(_run(f"SELECT ({sql})::pg_catalog.text AS v", texts))
+    ranges = [place for place in places if not attributes[place].single]
+    if ranges:
+        raise NotBins(f"the values of {_names(attributes, ranges)} are declared as ranges")
     inner = f"SELECT r.dp_bin, ({sql})::pg_catalog.text AS v FROM {_points(sql, attributes, places)}"
     found = _run(f"SELECT v FROM ({inner}) AS g WHERE dp_bin IS NOT NULL ORDER BY dp_bin", texts)
     if len(found) != prod(len(attributes[p].keys) for p in places):
         raise NotBins
-    return places, [None if text is None else int(text) for text in found]
+    return places, list(found)
 
 
 # What a query over constants alone gave: the same for ever.

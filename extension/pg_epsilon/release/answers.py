@@ -8,8 +8,8 @@ have few rows and much noise. Signs are apart: the steps above 0 and those below
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import ClassVar
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pg_epsilon.mechanisms.matrix.bars import two_sided_quantile
+from pg_epsilon.release.factors import Factors
 
 Array = npt.NDArray[np.float64]
 Z = 2.0  # standard deviations of noise that a number of rows has to be above
@@ -77,50 +78,88 @@ class Sums:
     """Of each query, its classes' cells added up: queries x steps. classes: how many each query has.
 
     times: of each query, how many classes have the step's cell, where not all classes have all cells (ends.py).
+    factors: of each query, the weights of its classes; times are then the squares of these weights, added up.
     """
 
     cells: Array
     classes: npt.NDArray[np.int64]
     times: Array | None = None
+    factors: Sequence[Factors] | None = None
 
     def part(self, cells: slice) -> Sums:
         """Of some of the steps alone."""
-        return Sums(self.cells[:, cells], self.classes, None if self.times is None else self.times[:, cells])
+        times = None if self.times is None else self.times[:, cells]
+        factors = None if self.factors is None else [one.part(cells) for one in self.factors]
+        return Sums(self.cells[:, cells], self.classes, times, factors)
 
     def without(self, cell: int) -> Sums:
         """Of all cells but one."""
         kept = [place for place in range(self.cells.shape[1]) if place != cell]
-        return Sums(self.cells[:, kept], self.classes, None if self.times is None else self.times[:, kept])
+        times = None if self.times is None else self.times[:, kept]
+        return Sums(self.cells[:, kept], self.classes, times)
 
-    def times_of(self, query: int) -> tuple[int, ...] | None:
-        return None if self.times is None else tuple(map(int, self.times[query]))
+    def reach(self, query: int, noise: Noise, steps: Array, miss: float) -> float:
+        """How far the noise of a query's sum goes. steps: what the cells of the first steps count in it, in rows."""
+        if self.factors is None:
+            times = None if self.times is None else tuple(map(int, self.times[query]))
+            return _reach(noise, tuple(steps.tolist()), int(self.classes[query]), miss, times)
+        weights, many = self.factors[query].products(steps)
+        return noise.reach_of(weights, miss, many)
 
 
-def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[npt.NDArray[np.int64]]) -> Sums:
-    """Of each query the cells of the classes that its masks on all axes hold.
+Numbers = npt.NDArray[np.int64]
+Weighing = Callable[[slice], Array]
+"""Some of the queries -> [query, class]: the weight of each class, whether the query reads it or not."""
+
+
+def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[Numbers], weights: Weighing | None = None) -> Sums:
+    """Of each query the cells of the classes that its masks on all axes hold, each times its weight.
 
     cells: an array of axes..., steps. masks: of each axis, different masks x classes along it; of: of each axis, the
-    number of each query's mask.
+    number of each query's mask. weights: None: all are 1. Of weighted sums bars need `weighed_sums_of`.
     """
-    sizes = [len(one[0]) for one in masks]
-    flat = cells.reshape(math.prod(sizes), -1)
-    queries = len(of[0])
+    flat, queries = _flat(cells, masks), len(of[0])
     found, classes = np.zeros((queries, flat.shape[1])), np.ones(queries, np.int64)
-    many = max(1, _CHUNK // len(flat))
-    for start in range(0, queries, many):
-        rows = np.ones((min(many, queries - start), 1))
-        for mask, number in zip(masks, of, strict=True):
-            own = mask[number[start : start + many]]
-            rows = (rows[:, :, None] * own[:, None, :]).reshape(len(rows), -1)
-        found[start : start + many] = rows @ flat
-        classes[start : start + many] = rows.sum(axis=1)
+    for some, rows in _rows(masks, of):
+        own = rows if weights is None else rows * weights(some)
+        found[some] = own @ flat
+        classes[some] = (own > 0).sum(axis=1)
     return Sums(found, classes)
+
+
+def weighed_sums_of(
+    cells: Array,
+    masks: Sequence[Array],
+    of: Sequence[Numbers],
+    weights: Weighing,
+    there: npt.NDArray[np.bool_] | None = None,
+) -> Sums:
+    """The same with what bars of weighted sums need. there: [class, step], which cells exist; None: all."""
+    found = sums_of(cells, masks, of, weights)
+    steps = found.cells.shape[1]
+    each = [Factors.of(one, there, steps) for some, rows in _rows(masks, of) for one in rows * weights(some)]
+    return replace(found, times=np.array([one.squares for one in each]), factors=each)
+
+
+def _flat(cells: Array, masks: Sequence[Array]) -> Array:
+    return cells.reshape(math.prod(len(one[0]) for one in masks), -1)
+
+
+def _rows(masks: Sequence[Array], of: Sequence[Numbers]) -> Iterator[tuple[slice, Array]]:
+    """(Which queries, [query, class]: 1 where it reads the class), of as many queries at once as fit."""
+    queries, many = len(of[0]), max(1, _CHUNK // math.prod(len(one[0]) for one in masks))
+    for start in range(0, queries, many):
+        some = slice(start, min(start + many, queries))
+        rows = np.ones((some.stop - start, 1))
+        for mask, number in zip(masks, of, strict=True):
+            rows = (rows[:, :, None] * mask[number[some]][:, None, :]).reshape(len(rows), -1)
+        yield some, rows
 
 
 def counted(sums: Sums, noise: Noise, miss: float) -> Iterator[Answer]:
     """Of a family of counts: one cell a class."""
-    for query, (value, classes) in enumerate(zip(sums.cells.sum(axis=1), sums.classes, strict=True)):
-        reach = _reach(noise, (1.0,) * sums.cells.shape[1], int(classes), miss, sums.times_of(query))
+    for query, value in enumerate(sums.cells.sum(axis=1)):
+        reach = sums.reach(query, noise, np.ones(sums.cells.shape[1]), miss)
         yield Answer(float(value), float(value), float(value) - reach, float(value) + reach, False)
 
 
@@ -170,11 +209,11 @@ def _sign(sums: Sums, y: Array, sign: int, noise: Noise, miss: float) -> list[An
     found = []
     for number, (own, classes) in enumerate(zip(place, mine.classes, strict=True)):
         weights = np.minimum(steps, steps[own - 1]) if own else np.zeros(0)
-        top, times = float(cut[number, -1]), mine.times_of(number)
+        top = float(cut[number, -1])
         rounding = rounding_of(mine.cells[number], steps, int(classes), noise)
         answer = float(cut[number, own])
-        low = answer - _reach(noise, tuple(weights), int(classes), miss / (len(steps) + 1), times)
-        high = top + _reach(noise, tuple(steps), int(classes), miss, times) + rounding
+        low = answer - mine.reach(number, noise, weights, miss / (len(steps) + 1))
+        high = top + mine.reach(number, noise, steps, miss) + rounding
         found.append(Answer(answer, top, low, max(high, answer), not own))
     return found
 

@@ -24,6 +24,7 @@ from pg_epsilon.release.ends import Ends, ends_of
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.template import Condition, Template, read
 from pg_epsilon.release.trees import Tree, is_range, levels_of
+from pg_epsilon.release.weights import Weights, weights_of
 
 AUTO = "auto"
 ALG2 = "alg2"
@@ -115,6 +116,7 @@ class Family:
     deviation is; the aggregate is the sum then, and each value has a cell.
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
     ends: where the values of each class end, which cells go by. delta: what steps may cost beside epsilon.
+    weights: what the rows of each class count in each query; None: 1. What is drawn does not depend on them.
     """
 
     name: str
@@ -133,6 +135,12 @@ class Family:
     ends: Ends | None = None
     spread: str | None = None
     delta: Fraction = Fraction(0)
+    weights: Weights | None = None
+
+    @property
+    def different(self) -> int:
+        """How many different queries the grid asks."""
+        return len(set(zip(self.sets.of, self.weights.of if self.weights else self.sets.of, strict=True)))
 
     @cached_property
     def sets(self) -> Sets:
@@ -199,18 +207,19 @@ def compile_family(head: Head) -> Family | None:
         raise DPError(OUT_OF_RANGE, "unknown mechanism", f"mechanism is one of {', '.join(MECHANISMS)}.")
     _ = head.budget  # how much it may cost is refused before what it is about
     template = read(query)
-    columns = dict.fromkeys(one.column for one in template.conditions)
+    weight = template.weight.columns if template.weight is not None else ()
+    columns = dict.fromkeys((*(one.column for one in template.conditions), *weight))
     axes = {text: axis_of(text, head) for text in columns}
     distinct = {axis.name: axis for axis in axes.values()}  # a.age and age are one column
     rows = _grid(given.get("grid"), template.parameters)
     masks = _masks(template, axes, distinct, rows, head)
+    weights = weights_of(template, axes, masks, rows, head)
     delta = _delta(given.get("delta"), asked, head)
     options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
     mechanism = asked
     if asked == AUTO:
-        mechanism = automatic(
-            head, name, Grid.of(masks), sums=not (template.average or template.spread), rows=options.rows
-        )
+        sums = not (template.average or template.spread or weights)
+        mechanism = automatic(head, name, Grid.of(masks), sums=sums, rows=options.rows)
     trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         name,
@@ -229,6 +238,7 @@ def compile_family(head: Head) -> Family | None:
         ends_of(head, list(distinct.values())),
         template.spread,
         Fraction(0) if mechanism not in WITH_DELTA else delta,
+        weights,
     )
 
 
@@ -359,7 +369,8 @@ def _together(
     for number in range(queries):
         asked = tuple(tuple(column[number] for column in one) for one in values)
         if asked not in masks:
-            each = [compared.mask(one, own) for one, own in zip(conditions, asked, strict=True)]
+            each = ["1" * compared.axis.size]
+            each += [compared.mask(one, own) for one, own in zip(conditions, asked, strict=True)]
             mask = "".join("1" if set(bits) == {"1"} else "0" for bits in zip(*each, strict=True))
             if mask not in places:
                 places[mask] = len(different)

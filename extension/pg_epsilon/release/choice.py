@@ -17,7 +17,7 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.release import fitted, iterated, ranges, singly
-from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of
+from pg_epsilon.release.answers import Answer, Noise, Sums, Weighing, counted, summed, sums_of, weighed_sums_of
 from pg_epsilon.release.ask import ALG2, BITS, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
@@ -32,6 +32,8 @@ from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
+MOST_WEIGHED = 2_000  # queries with weights, whose bars take some milliseconds each
+MOST_FACTORS = 2**30  # the same times cells
 MOST_POINTS = 100_000  # values that have cells of their own, for weights
 MOST_WORK = 2**36  # queries times cells
 MOST_READ = 2**32  # the same where each query reads cells of its own
@@ -100,11 +102,12 @@ def choose(request: Request, family: Family) -> Choice:
 def _check_averages(family: Family) -> None:
     """DP005 for averages that take too long after the charge, or of which nothing is known."""
     asked = "variances" if family.spread else "averages" if family.average else None
+    asked = asked or ("weighted queries" if family.weights is not None else None)
     if asked and family.mechanism in WAYS:
         words = f"{WAYS[family.mechanism][0]} has no {asked}"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
-    if family.spread and family.trees:
-        raise DPError(OUT_OF_RANGE, "range has no variances", "Ask with mechanism => 'cells'.")
+    if family.trees and (family.spread or family.weights is not None):
+        raise DPError(OUT_OF_RANGE, f"range has no {asked}", "Ask with mechanism => 'cells'.")
     if family.average and len(family.grid) > MOST_AVERAGES:
         raise DPError(
             OUT_OF_RANGE,
@@ -148,6 +151,13 @@ def _check_size(family: Family, of_class: int) -> None:
 
 def _check_work(family: Family, of_class: int) -> None:
     """DP005 where adding up the answers, after the charge, would take longer than a minute."""
+    many = len(family.grid)
+    if family.weights is not None and (many > MOST_WEIGHED or many * family.classes * of_class > MOST_FACTORS):
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{many} weighted queries of {family.classes} classes with {of_class} cells are too many to add up",
+            "Ask the grid in parts: after the first one they cost nothing.",
+        )
     if family.trees:
         read = int(ranges.counts(family.trees, *masks_of(family)).sum())
         work, words = read * (MOST_WORK // MOST_READ), f"{read} nodes"
@@ -213,11 +223,29 @@ def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
     sizes = [axis.size for axis in family.axes]
     masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
     of = [np.array(one.of, np.int64) for one in family.masks]
+    if family.weights is not None:
+        return weighed_sums_of(raw, masks, of, weighing(family), measure.there)
     found = sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
     if measure.there is None:
         return found
     times = sums_of(measure.there.astype(np.float64).reshape(*sizes, measure.of_class), masks, of)
     return replace(found, times=times.cells)
+
+
+def weighing(family: Family, power: int = 1) -> Weighing:
+    """The weights of some of the queries at every class, to a power."""
+    weights, sizes = family.weights, [axis.size for axis in family.axes]
+    if weights is None:
+        return lambda some: np.ones((1, family.classes))
+    shape = [size if place in weights.places else 1 for place, size in enumerate(sizes)]
+    different, of = np.array(weights.different) ** power, np.array(weights.of)
+
+    def found(some: slice) -> ranges.Array:
+        own = different[of[some]]
+        whole = np.broadcast_to(own.reshape(len(own), *shape), (len(own), *sizes))
+        return np.asarray(whole.reshape(len(own), -1))
+
+    return found
 
 
 def masks_of(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:

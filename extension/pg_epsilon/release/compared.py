@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
-from pg_epsilon.release.answers import Z
+from pg_epsilon.release.answers import Z, sums_of
 from pg_epsilon.release.ask import ALG2, RANGE, Family, Options, trees_for
 from pg_epsilon.release.automatic import declared_rows, kappa_of, resolution_of_weights
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
+from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of, weighing
 from pg_epsilon.release.fitted import Fitted
 from pg_epsilon.release.iterated import Iterated
 from pg_epsilon.release.ranges import counts
@@ -83,9 +83,17 @@ def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
     if family.average or family.spread:
         return {"rmse": None}
     if values is None or family.aggregate.function == "count":
-        return {"rmse": _rounded(deviation * math.sqrt(classes * measure.of_class))}
+        many = float(classes * measure.of_class)
+        if family.weights is not None:
+            many = float(weighted_squares(measure, family).sum(axis=1).max())
+        return {"rmse": _rounded(deviation * math.sqrt(many))}
     own, there = measure.squares(), measure.there
-    if there is None:
+    if family.weights is not None:
+        sums, steps = weighted_squares(measure, family), np.array([float(one) for one in values.steps])
+        valued = sums[:, : steps.size]
+        squares = float((valued @ np.square(steps)).max())
+        many = max(float(valued[:, sign * steps > 0].sum(axis=1).max()) for sign in (1, -1))
+    elif there is None:
         squares, many = classes * float(own[0]), classes * max(len(values.steps) - 1 - values.zero, values.zero)
     else:
         read = bits_of(max(family.sets.different, key=lambda one: math.prod(mask.count("1") for mask in one)))
@@ -95,6 +103,14 @@ def _of_cells(measure: Cells, family: Family) -> dict[str, Any]:
         "rmse": _rounded(deviation * math.sqrt(squares)),
         "resolution": _rounded(Z * deviation * math.sqrt(many)),
     }
+
+
+def weighted_squares(measure: Cells, family: Family) -> npt.NDArray[np.float64]:
+    """[query, cell]: the squares of the weights of the classes that it reads and that have the cell, added up."""
+    there = np.ones((family.classes, measure.of_class)) if measure.there is None else measure.there
+    bits = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
+    of = [np.array(one.of, np.int64) for one in family.masks]
+    return sums_of(there.astype(np.float64), bits, of, weighing(family, 2)).cells
 
 
 def bits_of(masks: Sequence[str]) -> npt.NDArray[np.bool_]:

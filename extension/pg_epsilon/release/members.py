@@ -193,7 +193,9 @@ def digest_of(masks: Sequence[str]) -> int:
 
 
 def digests(family: Family) -> list[int]:
-    """Those of the queries of a family's grid, each once."""
+    """Those of the queries of a family's grid, each once; none of weighted ones, which are no sets of classes."""
+    if family.weights is not None:
+        return []
     each = [
         [_packed(np.frombuffer(one.encode(), np.uint8) == ord("1")) for one in axis.different] for axis in family.masks
     ]

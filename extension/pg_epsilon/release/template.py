@@ -1,8 +1,9 @@
 """The text of a family's query → `from`, `where` and `aggregates` of a request, and its conditions with parameters.
 
 One SELECT of one aggregate of one relation. A condition of WHERE that names a parameter compares one column with
-parameters and constants: these columns are the classes of the release (numeric-release.md §6). Every other condition
-is the same for the whole family. Nodes and fields that are not understood are refused, never dropped (rule R1).
+parameters and constants: these columns are the classes of the release (numeric-release.md §6), and so are those of a
+weight, which is the factors of sum(weight * x) that name parameters. Every other condition is the same for the whole
+family. Nodes and fields that are not understood are refused, never dropped (rule R1).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SPREADS = {
 FUNCTIONS = ("count", "sum", "avg", *SPREADS)
 MOST_PARAMETERS = 32
 EXAMPLE = "For example SELECT sum(loss) FROM adult WHERE age BETWEEN $1 AND $2."
+WEIGHED = "A parameter stands in WHERE, or in a factor of a sum: sum((1 - abs(age - $1) / 100.0) * loss)."
 _KINDS = enums.A_Expr_Kind
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _BETWEEN = {_KINDS.AEXPR_BETWEEN: "BETWEEN", _KINDS.AEXPR_NOT_BETWEEN: "NOT BETWEEN"}
@@ -72,11 +74,20 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Weight:
+    """What each row counts in a sum: an expression, as SQL with $n. columns: those that it reads, as written."""
+
+    text: str
+    columns: tuple[str, ...]
+    parameters: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Template:
     """A family's query. schema: None where FROM leaves it out. where: the conditions without a parameter.
 
     average: whether averages are asked for; spread: which variance or standard deviation is. The aggregate is the sum
-    then.
+    then. weight: by which the aggregate's value is multiplied; of a sum of weights alone the aggregate counts rows.
     """
 
     schema: str | None
@@ -88,6 +99,7 @@ class Template:
     spread: str | None
     conditions: tuple[Condition, ...]
     parameters: int
+    weight: Weight | None = None
 
 
 def read(query: str) -> Template:
@@ -100,12 +112,14 @@ def read(query: str) -> Template:
             conditions.append(_condition(one))
         else:
             fixed.append(one)
+    aggregate, called, weight = _aggregate(select)
     used = {value for one in conditions for value in one.values if isinstance(value, int)}
+    if weight is not None:
+        used |= weight.parameters
     if not used or used != set(range(1, len(used) + 1)):
         raise DPError(SHAPE, "the query's parameters are $1, $2, … without a gap, in WHERE", EXAMPLE)
     if len(used) > MOST_PARAMETERS:
         raise DPError(SHAPE, f"more than {MOST_PARAMETERS} parameters in a query", EXAMPLE)
-    aggregate, called = _aggregate(select)
     return Template(
         schema=source.schemaname,
         name=source.relname,
@@ -116,6 +130,7 @@ def read(query: str) -> Template:
         spread=SPREADS.get(called),
         conditions=tuple(conditions),
         parameters=len(used),
+        weight=weight,
     )
 
 
@@ -147,8 +162,8 @@ def _source(select: Any) -> Any:
     return source
 
 
-def _aggregate(select: Any) -> tuple[dict[str, Any], str]:
-    """(The request's form of the one aggregate, its name): of an average or a variance it is the sum."""
+def _aggregate(select: Any) -> tuple[dict[str, Any], str, Weight | None]:
+    """(The request's form of the one aggregate, its name, a weight): of an average or a variance it is the sum."""
     targets: tuple[Any, ...] = select.targetList or ()
     if len(targets) != 1 or _used(targets[0]) - {"name", "val", "location"}:
         raise DPError(SHAPE, "a family's query has one result column", EXAMPLE)
@@ -158,10 +173,40 @@ def _aggregate(select: Any) -> tuple[dict[str, Any], str]:
         raise DPError(SHAPE, "a family is of count(*), count(x), sum(x), avg(x), variance(x) or stddev(x)", EXAMPLE)
     if target.over is not None or target.agg_filter is not None or target.agg_distinct:
         raise DPError(SHAPE, f"{called} with OVER, FILTER or DISTINCT has no family", f"Use WHERE. {EXAMPLE}")
-    if _parameters(target):
-        raise DPError(SHAPE, "a parameter stands in the aggregate", f"Parameters stand in WHERE. {EXAMPLE}")
-    found = aggregate_from_text(deparse(target))
-    return {**found, "function": "count" if called == "count" else "sum", "name": called}, called
+    text, weight = _split(target) if _parameters(target) else (deparse(target), None)
+    found = aggregate_from_text(text)
+    return {**found, "function": "count" if found["function"] == "count" else "sum", "name": called}, called, weight
+
+
+def _split(target: Any) -> tuple[str, Weight]:
+    """sum(weight * x) -> what is summed up of the rows, and the weight; sum(weight) counts them."""
+    names = [one.sval for one in target.funcname]
+    plain = not _used(target) - {"funcname", "args", "funcformat", "location"}
+    factors = list(_factors(target.args[0])) if plain and len(target.args) == 1 else []
+    weights = [one for one in factors if _parameters(one)]
+    if names not in (["sum"], ["pg_catalog", "sum"]) or not weights or any(_has_query(one) for one in weights):
+        raise DPError(SHAPE, "a parameter stands in the aggregate", WEIGHED)
+    rest = " * ".join(f"({deparse(one)})" for one in factors if not _parameters(one))
+    nodes = [node for one in weights for node in _descendants(one)]
+    own = Weight(
+        " * ".join(f"({deparse(one)})" for one in weights),
+        tuple(dict.fromkeys(deparse(node) for node in nodes if isinstance(node, ast.ColumnRef))),
+        frozenset(int(node.number or 0) for node in nodes if isinstance(node, ast.ParamRef)),
+    )
+    return f"sum({rest})" if rest else "count(*)", own
+
+
+def _factors(node: Any) -> Iterator[Any]:
+    """The operands of a product."""
+    if isinstance(node, ast.A_Expr) and node.kind == _KINDS.AEXPR_OP and [one.sval for one in node.name or ()] == ["*"]:
+        yield from _factors(node.lexpr)
+        yield from _factors(node.rexpr)
+    elif node is not None:
+        yield node
+
+
+def _has_query(node: Any) -> bool:
+    return any(isinstance(one, ast.SubLink) for one in _descendants(node))
 
 
 def _conjuncts(node: Any) -> Iterator[Any]:

@@ -42,13 +42,43 @@ def test_parameter_on_the_left(operator: str, mirrored: str) -> None:
     assert found.text == f"age {mirrored} $1"
 
 
+def test_factors_of_a_sum_that_name_parameters_are_its_weight() -> None:
+    found = read("SELECT sum((1 - abs(a.age - $1) / 100.0) * loss * $2) FROM adult a WHERE a.edu = $3")
+    assert found.weight is not None
+    assert (found.weight.text, found.weight.columns) == ("(1 - abs(a.age - $1) / 100.0) * ($2)", ("a.age",))
+    assert (found.weight.parameters, found.parameters) == (frozenset({1, 2}), 3)
+    assert (found.aggregate["function"], found.aggregate["argument"]) == ("sum", "loss")
+    assert [one.text for one in found.conditions] == ["a.edu = $3"]
+
+
+def test_a_sum_of_weights_alone_counts_rows() -> None:
+    found = read("SELECT pg_catalog.sum(CASE WHEN age < $1 THEN 1 ELSE 0.5 END) FROM adult")
+    assert found.weight is not None and found.weight.columns == ("age",)
+    assert (found.aggregate["function"], found.aggregate["argument"]) == ("count", "*")
+
+
+def test_a_product_without_parameters_is_a_value() -> None:
+    found = read("SELECT sum(age * loss) FROM adult WHERE age < $1")
+    assert (found.weight, found.aggregate["argument"]) == (None, "age * loss")
+
+
 REFUSED = [
     "SELECT sum(x) FROM t WHERE age + 1 < $1",
     "SELECT sum(x) FROM t WHERE a = $1::int",
     "SELECT sum(x) FROM t WHERE a = $2",
     "SELECT sum(x) FROM t WHERE a = $1 + 1",
     "SELECT sum(x) FROM t WHERE a = (SELECT $1)",
-    "SELECT sum(x + $1) FROM t WHERE a = $1",
+    "SELECT avg(x * $1) FROM t WHERE a = $1",
+    "SELECT count(x * $1) FROM t WHERE a = $1",
+    "SELECT sum(x * (SELECT $1)) FROM t WHERE a = $1",
+    "SELECT public.sum(x * $1) FROM t WHERE a = $1",
+    "SELECT sum(x * $1, 2) FROM t WHERE a = $1",
+    "SELECT sum(VARIADIC x * $1) FROM t WHERE a = $1",
+    "SELECT sum(x * $1 ORDER BY x) FROM t WHERE a = $1",
+    "SELECT sum(x * $1) WITHIN GROUP (ORDER BY x) FROM t WHERE a = $1",
+    "SELECT sum(DISTINCT x * $1) FROM t WHERE a = $1",
+    "SELECT sum(x * $1) FILTER (WHERE y) FROM t WHERE a = $1",
+    "SELECT sum(x * $2) FROM t WHERE a = 1",
     "SELECT sum(x) FROM t WHERE a = $1 OR b = $2",
     "SELECT sum(x) FROM t WHERE NOT a = $1",
     "SELECT sum(x) FROM t WHERE a = b AND $1 = $2",
