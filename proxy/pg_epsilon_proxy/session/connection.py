@@ -81,7 +81,8 @@ class Session:
             tasks.add(asyncio.ensure_future(self._end_when_idle()))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if from_client.done() and not from_client.exception() and len(self._link.pending):
+            owed = len(self._link.pending) or not self._leaving
+            if from_client.done() and not from_client.exception() and owed:
                 await asyncio.wait({from_facade}, timeout=LAST_WORDS)
             for task in tasks:
                 if task.done():
@@ -92,7 +93,7 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump_client(self) -> None:
-        loop, link = asyncio.get_running_loop(), self._link
+        loop, link, broken = asyncio.get_running_loop(), self._link, False
         try:
             while data := await self._client.read(READ):
                 self._active = loop.time()
@@ -111,9 +112,10 @@ class Session:
                         await asyncio.sleep(0)
                 await link.room()
         except ConnectionError:
-            return
+            # Of a facade that broke off while it was written to, _pump_facade hears too, perhaps after us: it says so.
+            broken = self._client.exception() is None and not self._writer.is_closing()
         finally:
-            self._leaving = True
+            self._leaving = not broken
             link.send(messages.TERMINATE)
             link.flush()
 
