@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from pg_epsilon.mechanisms.matrix.bars import two_sided_quantile
 from pg_epsilon.release.factors import Factors
+from pg_epsilon.release.weights import Weights
 
 Array = npt.NDArray[np.float64]
 Z = 2.0  # standard deviations of noise that a number of rows has to be above
@@ -110,6 +111,21 @@ class Sums:
 Numbers = npt.NDArray[np.int64]
 Weighing = Callable[[slice], Array]
 """Some of the queries -> [query, class]: the weight of each class, whether the query reads it or not."""
+
+
+def weighing(weights: Weights | None, sizes: Sequence[int], power: int = 1) -> Weighing:
+    """The weights of some of the queries at every class, to a power. sizes: of the axes."""
+    if weights is None:
+        return lambda some: np.ones((1, math.prod(sizes)))
+    shape = [size if place in weights.places else 1 for place, size in enumerate(sizes)]
+    different, of = np.array(weights.different) ** power, np.array(weights.of)
+
+    def found(some: slice) -> Array:
+        own = different[of[some]]
+        whole = np.broadcast_to(own.reshape(len(own), *shape), (len(own), *sizes))
+        return np.asarray(whole.reshape(len(own), -1))
+
+    return found
 
 
 def sums_of(cells: Array, masks: Sequence[Array], of: Sequence[Numbers], weights: Weighing | None = None) -> Sums:

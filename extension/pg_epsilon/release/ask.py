@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
-from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -22,6 +21,7 @@ from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values
 from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ends import Ends, ends_of
 from pg_epsilon.release.published import MEMBERS, Publication, publication
+from pg_epsilon.release.sets import Masks, Sets
 from pg_epsilon.release.template import Condition, Template, read
 from pg_epsilon.release.trees import Tree, is_range, levels_of
 from pg_epsilon.release.weights import Weights, weights_of
@@ -60,36 +60,6 @@ OPTIONS = (
     " normalisation and global have rounds, auto has rows; other mechanisms have none."
 )
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
-
-
-@dataclass(frozen=True)
-class Masks:
-    """Which classes of an axis each query reads: the different masks, and the number of each query's."""
-
-    different: tuple[str, ...]
-    of: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The different sets of classes that queries read, each by its masks, sorted; and the number of each query's."""
-
-    different: tuple[tuple[str, ...], ...]
-    of: tuple[int, ...]
-
-    @classmethod
-    def of_masks(cls, masks: Sequence[Masks]) -> Sets:
-        each = list(zip(*([one.different[place] for place in one.of] for one in masks), strict=True))
-        different = sorted(set(each))
-        numbers = {one: number for number, one in enumerate(different)}
-        return cls(tuple(different), tuple(numbers[one] for one in each))
-
-    def digest(self) -> str:
-        """The same of grids with the same sets."""
-        whole = sha256()
-        for one in self.different:
-            whole.update((" ".join(one) + ";").encode())
-        return whole.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ PART = 20  # of all rows, one in so many
 
 
 class Masked(Protocol):
-    """Which classes of an axis each query reads (ask.Masks)."""
+    """Which classes of an axis each query reads (sets.Masks)."""
 
     @property
     def different(self) -> tuple[str, ...]: ...

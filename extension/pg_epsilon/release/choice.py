@@ -17,7 +17,7 @@ from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
 from pg_epsilon.release import fitted, iterated, ranges, singly
-from pg_epsilon.release.answers import Answer, Noise, Sums, Weighing, counted, summed, sums_of, weighed_sums_of
+from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of, weighed_sums_of, weighing
 from pg_epsilon.release.ask import ALG2, BITS, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
 from pg_epsilon.release.cells import Cells
@@ -224,28 +224,12 @@ def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
     masks = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
     of = [np.array(one.of, np.int64) for one in family.masks]
     if family.weights is not None:
-        return weighed_sums_of(raw, masks, of, weighing(family), measure.there)
+        return weighed_sums_of(raw, masks, of, weighing(family.weights, sizes), measure.there)
     found = sums_of(raw.reshape(*sizes, measure.of_class), masks, of)
     if measure.there is None:
         return found
     times = sums_of(measure.there.astype(np.float64).reshape(*sizes, measure.of_class), masks, of)
     return replace(found, times=times.cells)
-
-
-def weighing(family: Family, power: int = 1) -> Weighing:
-    """The weights of some of the queries at every class, to a power."""
-    weights, sizes = family.weights, [axis.size for axis in family.axes]
-    if weights is None:
-        return lambda some: np.ones((1, family.classes))
-    shape = [size if place in weights.places else 1 for place, size in enumerate(sizes)]
-    different, of = np.array(weights.different) ** power, np.array(weights.of)
-
-    def found(some: slice) -> ranges.Array:
-        own = different[of[some]]
-        whole = np.broadcast_to(own.reshape(len(own), *shape), (len(own), *sizes))
-        return np.asarray(whole.reshape(len(own), -1))
-
-    return found
 
 
 def masks_of(family: Family) -> tuple[list[Sequence[str]], ranges.Ints]:

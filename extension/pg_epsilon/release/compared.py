@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
-from pg_epsilon.release.answers import Z, sums_of
+from pg_epsilon.release.answers import Z, sums_of, weighing
 from pg_epsilon.release.ask import ALG2, RANGE, Family, Options, trees_for
 from pg_epsilon.release.automatic import declared_rows, kappa_of, resolution_of_weights
 from pg_epsilon.release.cells import Cells
-from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of, weighing
+from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
 from pg_epsilon.release.fitted import Fitted
 from pg_epsilon.release.iterated import Iterated
 from pg_epsilon.release.ranges import counts
@@ -110,7 +110,9 @@ def weighted_squares(measure: Cells, family: Family) -> npt.NDArray[np.float64]:
     there = np.ones((family.classes, measure.of_class)) if measure.there is None else measure.there
     bits = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in family.masks]
     of = [np.array(one.of, np.int64) for one in family.masks]
-    return sums_of(there.astype(np.float64), bits, of, weighing(family, 2)).cells
+    return sums_of(
+        there.astype(np.float64), bits, of, weighing(family.weights, [axis.size for axis in family.axes], 2)
+    ).cells
 
 
 def bits_of(masks: Sequence[str]) -> npt.NDArray[np.bool_]:

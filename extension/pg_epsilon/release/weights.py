@@ -32,7 +32,7 @@ _SCALE = "Divide it by the largest value that it has, and multiply the answers b
 
 
 class Masked(Protocol):
-    """Which classes of an axis each query reads (ask.Masks)."""
+    """Which classes of an axis each query reads (sets.Masks)."""
 
     @property
     def different(self) -> tuple[str, ...]: ...

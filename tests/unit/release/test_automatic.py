@@ -6,8 +6,8 @@ from math import isclose
 
 import pytest
 
-from pg_epsilon.release.ask import Masks
 from pg_epsilon.release.automatic import Grid, resolution_of_cells, resolution_of_weights, too_many, words
+from pg_epsilon.release.sets import Masks
 
 
 def test_a_grid_counts_its_different_sets_and_the_classes_of_the_widest() -> None:

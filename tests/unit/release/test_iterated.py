@@ -14,11 +14,12 @@ from mwem_cases import Given
 from pg_epsilon.errors import DPError
 from pg_epsilon.mechanisms.mwem import LATTICE, SWEEPS
 from pg_epsilon.query.bounds import Lattice
-from pg_epsilon.release.ask import Family, Masks, Options, Sets
+from pg_epsilon.release.ask import Family, Options
 from pg_epsilon.release.candidates import histogram as histogram_of
 from pg_epsilon.release.iterated import HEAD, MOST_STEPS, Iterated, alpha, histogram, most_rounds, of_family, rows, told
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.predicates import Boxes, Weighted
+from pg_epsilon.release.sets import Masks, Sets
 
 F = Fraction
 

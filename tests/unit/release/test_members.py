@@ -13,9 +13,10 @@ from pg_epsilon.errors import DPError
 from pg_epsilon.query.aggregates import ROWS, VALUE, Aggregate
 from pg_epsilon.query.attributes import NotBins
 from pg_epsilon.release import members as release_members
-from pg_epsilon.release.ask import Family, Masks
+from pg_epsilon.release.ask import Family
 from pg_epsilon.release.members import EVERY, ITSELF, PRESENT, Member, digest, digests
 from pg_epsilon.release.served import deviation, served
+from pg_epsilon.release.sets import Masks
 from pg_epsilon.release.weights import Weights
 
 

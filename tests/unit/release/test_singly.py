@@ -16,9 +16,9 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import DPError
 from pg_epsilon.noise import Noise
 from pg_epsilon.query.bounds import Lattice
-from pg_epsilon.release.ask import Masks, Sets
 from pg_epsilon.release.baselines import quantile_scores
 from pg_epsilon.release.masses import Values
+from pg_epsilon.release.sets import Masks, Sets
 from pg_epsilon.release.singly import MOST_MASS, Draw, Singly, added_up, answers, cut, drawn, of_family, scores
 
 F, THREE = Fraction, Fraction(3)

@@ -11,8 +11,9 @@ import pytest
 from mwem_cases import Given
 
 from pg_epsilon.mechanisms.mwem import LATTICE
-from pg_epsilon.release.ask import Family, Masks, Options
+from pg_epsilon.release.ask import Family, Options
 from pg_epsilon.release.iterated import HEAD, Iterated, is_stopped, of_family, rows, told
+from pg_epsilon.release.sets import Masks
 from pg_epsilon.release.stepped import Stepped
 
 F = Fraction
