@@ -155,6 +155,12 @@ def values_beyond_the_bound(replace: Replace) -> None:
     _valued(replace, lambda w, tau: w / tau)
 
 
+def weights_beyond_one(replace: Replace) -> None:
+    """A row counts by three times its weight, and the noise is scaled for weights up to 1 (numeric-release.md §6)."""
+    weights_of = singly.weights_of
+    replace(singly, "weights_of", lambda sets, number: 3 * weights_of(sets, number))
+
+
 def _valued(replace: Replace, of: Callable[[Fraction, Fraction], Fraction]) -> None:
     def value(family: Any, f: Fraction, y: Fraction, column: Any) -> int:
         return math.floor(of(max(f * (-y if column.side else y), Fraction(0)), column.tau) * (1 << LATTICE))
@@ -244,5 +250,6 @@ CONTROLS = {
         a_bound_for_nothing,
         one_level_of_noise,
         nodes_that_overlap,
+        weights_beyond_one,
     )
 }

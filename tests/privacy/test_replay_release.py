@@ -136,6 +136,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "cache", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample", "{a,b}", "rho => 0.02")),
         (A, "direct", asked_of(f"SELECT sum({HALF}) FROM audit.sample WHERE batch > 0", "{a,b}", "rho => 0.02")),
         (A, "DP005", asked_of("SELECT sum((1 + $1) * batch) FROM audit.sample WHERE lab = $2", "{{1,a}}", "rho => 1")),
+        (A, "direct", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample WHERE batch > 1", "{a,b}", ITERATED)),
+        (A, "direct", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample WHERE batch > 3", "{a,b}", SINGLY)),
+        (A, "direct", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample WHERE batch > 4", "{a,b}", GLOBAL)),
+        (A, "direct", asked_of(f"SELECT sum({HALF}) FROM audit.sample WHERE batch > 2", "{a,b}", SINGLY)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
@@ -193,6 +197,9 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("lab", "more_rounds_than_there_are", "price", 2),
     ("lab", "more_rounds_than_there_are", "price", 3),
     ("lab", "more_rounds_than_there_are", "price", 5),
+    ("lab", "weights_beyond_one", "sensitivity", 11),
+    ("lab", "weights_beyond_one", "sensitivity", 13),
+    ("lab", "rows_twice_in_the_rounds", "sensitivity", 10),
 ]
 
 

@@ -30,6 +30,8 @@ from pg_epsilon.release.rounds import MOST_ROUNDS, Shares, charge_of, eps0_of, r
 MOST_CELLS = 1 << 24
 MOST_CANDIDATES = 4 * 10**6
 MOST_WEIGHTS = 4 * 10**6  # of predicates that are no boxes, which are listed class by class
+MOST_LISTED = 1 << 25  # sums of classes by candidates, of weights: each has 8 bytes
+MOST_TABLE = 1 << 20  # values of candidates, which are made of fractions one by one
 
 
 def places_of(max_rows: int, tuples: int = 1) -> int:
@@ -67,6 +69,18 @@ def checked_size(family: Family) -> None:
             MOST_WEIGHTS,
             "classes in its queries",
             "Use a coarser grid of parameters, coarser classes, or conditions that are ranges.",
+        ),
+        (
+            len(family.predicates.weights) * len(family.measure.cells) * len(family.columns),
+            MOST_TABLE,
+            "values of different weights",
+            "Use a weight with fewer different values, a coarser value, or mechanism => 'cells'.",
+        ),
+        (
+            family.predicates.sums * len(family.columns),
+            MOST_LISTED,
+            "sums of classes with different weights",
+            "Use a coarser grid of parameters, coarser classes, or mechanism => 'cells'.",
         ),
     )
     for found, most, what, advice in limits:

@@ -86,7 +86,7 @@ class Family:
     deviation is; the aggregate is the sum then, and each value has a cell.
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
     ends: where the values of each class end, which cells go by. delta: what steps may cost beside epsilon.
-    weights: what the rows of each class count in each query; None: 1. What is drawn does not depend on them.
+    weights: what the rows of each class count in each query; None: 1. What cells draw does not depend on them.
     """
 
     name: str
@@ -107,14 +107,9 @@ class Family:
     delta: Fraction = Fraction(0)
     weights: Weights | None = None
 
-    @property
-    def different(self) -> int:
-        """How many different queries the grid asks."""
-        return len(set(zip(self.sets.of, self.weights.of if self.weights else self.sets.of, strict=True)))
-
     @cached_property
     def sets(self) -> Sets:
-        return Sets.of_masks(self.masks)
+        return Sets.of_masks(self.masks, self.weights)
 
     @property
     def classes(self) -> int:
@@ -188,8 +183,8 @@ def compile_family(head: Head) -> Family | None:
     options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
     mechanism = asked
     if asked == AUTO:
-        sums = not (template.average or template.spread or weights)
-        mechanism = automatic(head, name, Grid.of(masks), sums=sums, rows=options.rows)
+        sums = not (template.average or template.spread)
+        mechanism = automatic(head, name, Grid.of(masks, weights), sums=sums, rows=options.rows)
     trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         name,

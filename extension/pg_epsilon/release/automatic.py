@@ -12,37 +12,35 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.source import Source
 from pg_epsilon.release.ladder import base_of, ladder
+from pg_epsilon.release.sets import Masks, Sets, many_of
 from pg_epsilon.release.trees import is_range
+from pg_epsilon.release.weights import Weights
 
 FEW = 100  # times kappa / epsilon: rows that Algorithm 2 cannot tell from none
 PART = 20  # of all rows, one in so many
 
 
-class Masked(Protocol):
-    """Which classes of an axis each query reads (sets.Masks)."""
-
-    @property
-    def different(self) -> tuple[str, ...]: ...
-    @property
-    def of(self) -> tuple[int, ...]: ...
-
-
 @dataclass(frozen=True)
 class Grid:
-    """Of a grid: how many different sets of classes its queries read, how many classes the widest of them has, and how
-    many they list in all; where each is a range, none are listed."""
+    """Of a grid: how many different queries it has, how many classes the widest of them reads, and how many they list
+    in all; where each is a range, none are listed. Classes with weights count as the squares of these; weights: how
+    many are different."""
 
     sets: int
-    widest: int
+    widest: float
     listed: int = 0
+    weights: int = 1
 
     @classmethod
-    def of(cls, masks: Sequence[Masked]) -> Grid:
+    def of(cls, masks: Sequence[Masks], weights: Weights | None = None) -> Grid:
+        if weights is not None:
+            sets = Sets.of_masks(masks, weights)
+            values = {one for own in sets.weights or () for one in own if one}
+            return cls(len(sets.different), sets.widest, sum(map(many_of, sets.different)), max(1, len(values)))
         many = [[mask.count("1") for mask in one.different] for one in masks]
         different = set(zip(*(one.of for one in masks), strict=True))
         sizes = [math.prod(own[place] for own, place in zip(many, one, strict=True)) for one in different]
@@ -50,7 +48,7 @@ class Grid:
         return cls(len(different), max(sizes, default=0), 0 if ranges else sum(sizes))
 
 
-def resolution_of_cells(epsilon: float, kappa: int, widest: int, steps: int) -> float:
+def resolution_of_cells(epsilon: float, kappa: int, widest: float, steps: int) -> float:
     """So many rows of the widest query, spread over the steps of its values, may be the noise of cells alone.
 
     Two standard deviations of the sum of Laplace noise of scale kappa / epsilon in each of its cells.
@@ -86,9 +84,11 @@ def automatic(head: Head, name: str, grid: Grid, *, sums: bool, rows: int | None
 
 def too_many(grid: Grid, steps: int) -> bool:
     """Whether Algorithm 2 would refuse the family."""
-    from pg_epsilon.release.algorithm2 import MOST_CANDIDATES, MOST_WEIGHTS
+    from pg_epsilon.release.algorithm2 import MOST_CANDIDATES, MOST_LISTED, MOST_TABLE, MOST_WEIGHTS
 
-    return 2 * grid.sets * steps > MOST_CANDIDATES or grid.listed > MOST_WEIGHTS
+    listed = MOST_WEIGHTS if grid.weights == 1 else MOST_LISTED // (2 * steps)
+    table = grid.weights * (steps + 2) * 2 * steps if grid.weights > 1 else 0
+    return 2 * grid.sets * steps > MOST_CANDIDATES or grid.listed > listed or table > MOST_TABLE
 
 
 def kappa_of(source: Source) -> int | None:
@@ -111,7 +111,7 @@ def ladders_of(head: Head) -> tuple[int, int]:
 
 
 def words(chosen: bool, mechanism: str, sets: int) -> list[str]:
-    """Sentences for the NOTICE. chosen: whether auto was asked for; sets: different ones that the grid reads."""
+    """Sentences for the NOTICE. chosen: whether auto was asked for; sets: different queries."""
     found = []
     if chosen and mechanism == "alg2":
         found.append("chosen because by cells more rows of the widest query could be noise alone")

@@ -55,13 +55,15 @@ class Family:
     predicates: f_w. tops: the bound of each class's own values (both signs), if they are smaller
     than the measure's; cells beyond do not exist. Arrays of cells are flat: class by class, in each
     the measure's cells ascending, and one cell at the end that no query sees (§0.0). only: other
-    columns than those of C u L, for mechanisms that this one is compared with.
+    columns than those of C u L, for mechanisms that this one is compared with. cap: values beyond it,
+    of either sign, count as it.
     """
 
     measure: Measure
     predicates: Boxes | Weighted
     tops: Sequence[Fraction] | None = None
     only: tuple[Column, ...] | None = None
+    cap: Fraction | None = None
 
     @cached_property
     def classes(self) -> int:
@@ -133,6 +135,8 @@ class Family:
         ).reshape(len(self.predicates.weights), len(self.measure.cells), len(self.columns))
 
     def _value(self, f: Fraction, y: Fraction, column: Column) -> int:
+        if self.cap is not None:
+            y = max(-self.cap, min(self.cap, y))
         w = f * (-y if column.side else y)
         if column.kind == "c":
             return (w > column.tau) << LATTICE

@@ -32,7 +32,7 @@ from pg_epsilon.release.trees import levels_of, nodes_of
 
 MOST_CELLS = 4_000_000
 MOST_AVERAGES = 1_000
-MOST_WEIGHED = 2_000  # queries with weights, whose bars take some milliseconds each
+MOST_WEIGHED = 2_000  # queries with weights by cells, whose bars take some milliseconds each
 MOST_FACTORS = 2**30  # the same times cells
 MOST_POINTS = 100_000  # values that have cells of their own, for weights
 MOST_WORK = 2**36  # queries times cells
@@ -102,12 +102,12 @@ def choose(request: Request, family: Family) -> Choice:
 def _check_averages(family: Family) -> None:
     """DP005 for averages that take too long after the charge, or of which nothing is known."""
     asked = "variances" if family.spread else "averages" if family.average else None
-    asked = asked or ("weighted queries" if family.weights is not None else None)
     if asked and family.mechanism in WAYS:
         words = f"{WAYS[family.mechanism][0]} has no {asked}"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
     if family.trees and (family.spread or family.weights is not None):
-        raise DPError(OUT_OF_RANGE, f"range has no {asked}", "Ask with mechanism => 'cells'.")
+        words = f"range has no {asked or 'weighted queries'}"
+        raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells'.")
     if family.average and len(family.grid) > MOST_AVERAGES:
         raise DPError(
             OUT_OF_RANGE,
@@ -152,7 +152,8 @@ def _check_size(family: Family, of_class: int) -> None:
 def _check_work(family: Family, of_class: int) -> None:
     """DP005 where adding up the answers, after the charge, would take longer than a minute."""
     many = len(family.grid)
-    if family.weights is not None and (many > MOST_WEIGHED or many * family.classes * of_class > MOST_FACTORS):
+    most = MOST_WEIGHED if family.mechanism not in WAYS else many
+    if family.weights is not None and (many > most or many * family.classes * of_class > MOST_FACTORS):
         raise DPError(
             OUT_OF_RANGE,
             f"{many} weighted queries of {family.classes} classes with {of_class} cells are too many to add up",

@@ -3,7 +3,8 @@
 Both are multiplicative weights over the split histogram, as Algorithm 2, but they ask each query as
 one number in [0, 1] alone: no threshold, no alpha~. Normalisation divides a value by the largest
 that has a cell (§10.1). Global truncation first buys one bound of all values, and cuts at it
-(§10.3): where few values are large its noise is that of the others, and what is cut is missing.
+(§10.3): where few values are large its noise is that of the others, and what is cut is missing. A
+query's weights of classes, from 0 to 1, count after the cut, so that the published table shows it.
 
 Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most: a
 fiftieth of epsilon buys the number of rows, of global truncation a tenth the bound (radius.py), the
@@ -32,7 +33,7 @@ from pg_epsilon.mechanisms.mwem import LATTICE
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask, baselines, iterated
 from pg_epsilon.release.algorithm2 import Algorithm2, Plan
-from pg_epsilon.release.answers import sums_of
+from pg_epsilon.release.answers import sums_of, weighing
 from pg_epsilon.release.iterated import HEAD, Iterated
 from pg_epsilon.release.ladder import Ladder
 from pg_epsilon.release.masses import Values
@@ -95,7 +96,7 @@ class Fitted:
             counts = above(cube, self)
             word = f"{label} bound"
             radius = private_radius(counts, steps, self.radius, noise, word, kappa=plan.kappa)
-            family = baselines.truncated(family, radius).family
+            family = replace(baselines.truncated(family, radius).family, cap=radius)
         algorithm = Algorithm2(family, plan)
         masses = iterated.histogram(cube, self.own)
         mass, done, weights = algorithm.draw_rounds(masses, algorithm.truth(masses), noise, label)
@@ -114,10 +115,10 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
     """
     _ = sets_of(asked, values)
     plain, places = iterated.universe(asked, values, rows)
-    # weights of classes are 0 or 1, so that normalising divides values alone
-    family = replace(plain, only=baselines.whole(plain))
+    cut = asked.mechanism == ask.GLOBAL  # whose queries are divided by the bound, once it is bought
+    family = replace(plain, only=baselines.whole(plain)) if cut else baselines.normalised(plain).family
     most = iterated.checked(asked, family)
-    cuts = asked.mechanism == ask.GLOBAL and values is not None and steps_of(values).length > 1
+    cuts = cut and values is not None and steps_of(values).length > 1
     part = baselines.SHARE_RADIUS if cuts else Fraction(0)
     shares = baselines.without_alpha(epsilon, SHARE_SCALE, part)
     rounds = asked.options.rounds
@@ -165,7 +166,8 @@ def rows(raw: Sequence[int], how: Fitted, asked: ask.Family, miss: Fraction) -> 
     sizes = [axis.size for axis in asked.axes]
     cells = np.array([int(one) for one in raw[HEAD:]], np.float64).reshape(*sizes, how.own.of_class)
     bits = [np.array([[float(bit) for bit in mask] for mask in one.different]) for one in asked.masks]
-    sums = sums_of(cells, bits, [np.array(one.of, np.int64) for one in asked.masks])
+    own = None if asked.weights is None else weighing(asked.weights, sizes)
+    sums = sums_of(cells, bits, [np.array(one.of, np.int64) for one in asked.masks], own)
     found = sums.cells @ np.array([float(y) for y in algorithm.family.measure.cells])
     return [[one, None, None, None, False] for one in (found * 2.0**-algorithm.places).tolist()]
 

@@ -37,6 +37,7 @@ from pg_epsilon.release.ladder import base_of
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.predicates import Boxes, Weighted
 from pg_epsilon.release.rounds import MOST_ROUNDS, shares
+from pg_epsilon.release.sets import Sets, many_of
 from pg_epsilon.release.statement import parse
 from pg_epsilon.release.truncation import Rounding, alpha_of, answer_all
 
@@ -143,19 +144,43 @@ def predicates_of(family: ask.Family) -> Boxes | Weighted:
     DP005 where sets that are no ranges have too many classes to be listed.
     """
     sizes, different = tuple(axis.size for axis in family.axes), family.sets.different
+    if family.weights is not None:
+        return _weighted(family)
     runs = [[_run(mask) for mask in one] for one in different]
     if all(run is not None for one in runs for run in one):
         boxes = np.array(runs, np.int64).reshape(len(different), len(sizes), 2)
         return Boxes(sizes, boxes[:, :, 0], boxes[:, :, 1])
-    listed = sum(prod(mask.count("1") for mask in one) for one in different)
-    if listed > MOST_WEIGHTS:
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the queries read {listed} classes in all, more than {MOST_WEIGHTS}",
-            "Use conditions that are ranges (BETWEEN), a coarser grid, or mechanism => 'cells'.",
-        )
+    _check_listed(different, "Use conditions that are ranges (BETWEEN), a coarser grid, or mechanism => 'cells'.")
     rows = [dict.fromkeys(map(int, _classes(one)), Fraction(1)) for one in different]
     return Weighted((family.classes,), rows)
+
+
+def _check_listed(different: Sequence[Sequence[str]], hint: str) -> None:
+    listed = sum(map(many_of, different))
+    if listed > MOST_WEIGHTS:
+        words = f"the queries read {listed} classes in all, more than {MOST_WEIGHTS}"
+        raise DPError(OUT_OF_RANGE, words, hint)
+
+
+def _weighted(family: ask.Family) -> Weighted:
+    """Of queries with weights; each is the fraction that the double is, so that nothing is rounded."""
+    sets = family.sets
+    _check_listed(sets.different, "Use a coarser grid, or mechanism => 'cells'.")
+    fractions: dict[float, Fraction] = {}
+    rows = []
+    for number, masks in enumerate(sets.different):
+        own = zip(_classes(masks).tolist(), weights_of(sets, number).tolist(), strict=True)
+        rows.append({place: fractions.setdefault(f, Fraction(f)) for place, f in own if f})
+    return Weighted((family.classes,), rows)
+
+
+def weights_of(sets: Sets, number: int) -> npt.NDArray[np.float64]:
+    """Of the classes that a different query reads, ascending, what the rows of each count."""
+    many = [mask.count("1") for mask in sets.different[number]]
+    if sets.weights is None:
+        return np.ones(prod(many))
+    shape = [size if place in sets.places else 1 for place, size in enumerate(many)]
+    return np.broadcast_to(np.array(sets.weights[number]).reshape(shape), many).ravel()
 
 
 def _run(mask: str) -> tuple[int, int] | None:

@@ -50,6 +50,11 @@ class Boxes:
         return 0
 
     @property
+    def sums(self) -> int:
+        """How many sums over a class's values are made (by_class), if classes have different weights: none."""
+        return 0
+
+    @property
     def weights(self) -> tuple[Fraction, ...]:
         """The values other than 0 of any f_w."""
         return (Fraction(1),)
@@ -119,6 +124,10 @@ class Weighted:
     def size(self) -> int:
         """How many weights are listed."""
         return sum(map(len, self.rows))
+
+    @property
+    def sums(self) -> int:
+        return len(self.pairs) if len(self.weights) > 1 else 0
 
     @cached_property
     def weights(self) -> tuple[Fraction, ...]:

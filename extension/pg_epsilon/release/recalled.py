@@ -49,7 +49,7 @@ def recorded_singly(how: Singly) -> dict[str, Any]:
     """The same of composition."""
     draw, values = how.draw, how.draw.values
     lattice = None if values is None else [str(values.step), values.low, values.high, values.bits]
-    sets = [digest_of(one) for one in how.sets]
+    sets = [digest_of(one) for one in how.sets] if how.weights is None else []  # of weights none is found
     return {"lattice": lattice, "share": str(draw.share), "kappa": draw.kappa, "rows": draw.rows, "sets": sets}
 
 

@@ -6,6 +6,9 @@ masses add up to the same sum as the rows do, because cutting is linear between 
 steps are candidates, and so the few of them cost nothing by their number. A family of counts has
 nothing to cut: its shares are whole.
 
+With weights a row counts in its class by a number from 0 to 1: what is cut is the value, and its
+mass then counts by the weight.
+
 Guarantee: epsilon-DP for adding or removing one unit with all it owns, kappa rows at most; with
 delta (epsilon, delta)-DP, where a share by advanced composition is larger than 1/|Q| (§2). A row
 is one unit of mass, so that it moves the rows above a step by 1 and a cut sum by tau. It has one
@@ -28,9 +31,11 @@ import numpy.typing as npt
 
 from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.errors import OUT_OF_RANGE, DPError
+from pg_epsilon.mechanisms.mwem import LATTICE
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release import ask
 from pg_epsilon.release.answers import Answer, Noise
+from pg_epsilon.release.iterated import weights_of
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.rounds import charge_of, eps0_of, helps
 from pg_epsilon.release.statement import parse
@@ -40,6 +45,7 @@ BETA = Fraction(1, 20)
 MOST_SETS = 1_000
 MOST_MASS = 2**62
 _HALF = 31  # bits: masses are added up in two parts, so that no sum leaves 63 bits
+_THIRD = 21  # bits: in three where they have weights, of 2^22 classes at most
 Counts = npt.NDArray[np.int64]
 Cube = Iterable[tuple[int, int, int, int]]
 
@@ -50,13 +56,14 @@ class Draw:
 
     values: how a row's mass is split; None: rows are counted. share: the epsilon of one draw: a
     threshold's, a sum's; of counts a number's. kappa: rows of one unit; rows: of the whole table,
-    as declared.
+    as declared. weighted: whether classes have weights, rounded down to 2^-LATTICE.
     """
 
     values: Values | None
     share: Fraction
     kappa: int
     rows: int
+    weighted: bool = False
 
     @property
     def positive(self) -> tuple[Fraction, ...]:
@@ -81,7 +88,14 @@ class Draw:
     @property
     def whole(self) -> int:
         """One row's mass."""
-        return 1 if self.values is None else self.values.whole
+        if self.values is None:
+            return 1 << LATTICE if self.weighted else 1
+        return self.values.whole
+
+    @property
+    def lost(self) -> float:
+        """How many rows' worth of mass rounding may leave out of a sum, in units of its threshold."""
+        return (self.rows + 1) / self.whole + (self.rows * 2.0**-LATTICE if self.weighted else 0.0)
 
     @property
     def moved(self) -> int:
@@ -114,8 +128,9 @@ class Draw:
 class Singly:
     """The measure of a release by composition.
 
-    sizes: classes of each axis. sets: the different sets of classes that are asked for, none of
-    them empty, each by a mask ("0110") of each axis. epsilon: for all sets together.
+    sizes: classes of each axis. sets: the different queries, none of them empty, each by a mask
+    ("0110") of its classes on each axis. epsilon: for all of them together. weights: of each query,
+    of the classes that it reads, ascending, in units of 2^-LATTICE; None: all are 1.
     """
 
     sizes: tuple[int, ...]
@@ -123,6 +138,7 @@ class Singly:
     epsilon: Fraction
     draw: Draw
     delta: Fraction = Fraction(0)
+    weights: tuple[Counts, ...] | None = None
 
     mechanism = "composition (a threshold and a sum for each query)"
     width = 1  # one text: the cube
@@ -148,7 +164,8 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
 
     DP005 where no query reads a class or no value is but 0, and for too many queries.
     """
-    sets = sets_of(asked, values)
+    numbers = sets_of(asked, values)
+    sets = tuple(asked.sets.different[number] for number in numbers)
     if len(sets) > MOST_SETS:
         raise DPError(
             OUT_OF_RANGE,
@@ -156,18 +173,25 @@ def of_family(asked: ask.Family, values: Values | None, epsilon: Fraction, units
             "Use mechanism => 'cells', whose noise does not grow with the grid.",
         )
     share = eps0_of(epsilon, asked.delta, len(sets)) / (1 if values is None else 2)
-    draw = Draw(values, share, units, rows)
-    return Singly(tuple(axis.size for axis in asked.axes), sets, epsilon, draw, asked.delta)
+    weights = None if asked.sets.weights is None else tuple(_rounded(weights_of(asked.sets, one)) for one in numbers)
+    draw = Draw(values, share, units, rows, weights is not None)
+    return Singly(tuple(axis.size for axis in asked.axes), sets, epsilon, draw, asked.delta, weights)
 
 
-def sets_of(asked: ask.Family, values: Values | None) -> tuple[tuple[str, ...], ...]:
-    """The sets of classes that hold one. DP005 where there is none, or no value but 0."""
+def _rounded(weights: npt.NDArray[np.float64]) -> Counts:
+    """Down to units of 2^-LATTICE."""
+    return np.floor(weights * 2.0**LATTICE).astype(np.int64)
+
+
+def sets_of(asked: ask.Family, values: Values | None) -> tuple[int, ...]:
+    """The different queries in which rows count. DP005 where there is none, or no value but 0."""
     if values is not None and not (values.positive or values.negative):
         raise DPError(OUT_OF_RANGE, "all values are 0 by their bounds", "Their sum is 0: there is nothing to ask.")
-    sets = tuple(one for one in asked.sets.different if all("1" in mask for mask in one))
-    if not sets:
-        raise DPError(OUT_OF_RANGE, "no query of the grid reads a declared value", "Give another grid.")
-    return sets
+    found = tuple(number for number in range(len(asked.sets.different)) if not asked.sets.is_empty(number))
+    if not found:
+        words = "reads a declared value" + (" with a weight above 0" if asked.sets.weights is not None else "")
+        raise DPError(OUT_OF_RANGE, f"no query of the grid {words}", "Give another grid.")
+    return found
 
 
 def added_up(cube: Cube, how: Singly) -> list[list[list[int]]]:
@@ -186,12 +210,30 @@ def added_up(cube: Cube, how: Singly) -> list[list[list[int]]]:
         cells[at] = min(mass, MOST_MASS)
     cells = cells.reshape(*how.sizes, -1)
     ends, found = list(accumulate(lengths, initial=0)), []
-    for masks in how.sets:
+    for number, masks in enumerate(how.sets):
         own = cells[np.ix_(*map(_classes, masks))].reshape(-1, cells.shape[-1])
-        high, low = (own >> _HALF).sum(axis=0), (own & ((1 << _HALF) - 1)).sum(axis=0)
-        sums = [min((int(a) << _HALF) + int(b), MOST_MASS) for a, b in zip(high, low, strict=True)]
+        if how.weights is None:
+            high, low = (own >> _HALF).sum(axis=0), (own & ((1 << _HALF) - 1)).sum(axis=0)
+            sums = [min((int(a) << _HALF) + int(b), MOST_MASS) for a, b in zip(high, low, strict=True)]
+        else:
+            sums = weighed(own, how.weights[number], 0 if draw.values is None else LATTICE)
         found.append([sums[start:end] for start, end in pairwise(ends)])
     return found
+
+
+def weighed(own: Counts, weights: Counts, down: int) -> list[int]:
+    """Of each column the masses of all classes times their weights, in units of 2^-down; cut at MOST_MASS.
+
+    own: [class, column], each 0 to MOST_MASS; weights: 0 to 2^LATTICE. Rounded once, after they are
+    added up: what adds m to a class moves a column by at most m 2^LATTICE before, hence, where down
+    is LATTICE, by at most m after.
+    """
+    found = [0] * own.shape[1]
+    for part in range(0, MOST_MASS.bit_length(), _THIRD):
+        limbs = (own >> part) & ((1 << _THIRD) - 1)
+        for column, whole in enumerate((weights @ limbs).tolist()):
+            found[column] += whole << part
+    return [min(one >> down, MOST_MASS) for one in found]
 
 
 def _classes(mask: str) -> Counts:
@@ -259,8 +301,10 @@ def answers(raw: Sequence[int], draw: Draw, miss: float) -> list[Answer]:
     """Of each set, from what was released. miss: of one set's bar."""
     many = draw.numbers
     if draw.values is None:
-        reach = Noise(draw.moved / float(draw.share), False, 1.0).reach(np.ones(1), miss)
-        return [Answer(float(one), float(one), one - reach, one + reach, False) for one in raw]
+        unit = 1.0 / draw.whole
+        reach = Noise(draw.kappa / float(draw.share), False, unit).reach(np.ones(1), miss)
+        lost = draw.lost if draw.weighted else 0.0
+        return [Answer(one, one, one - reach, one + reach + lost, False) for one in (mass * unit for mass in raw)]
     each = [raw[start : start + many] for start in range(0, len(raw), many)]
     return [_together(own, draw, miss) for own in each]
 
@@ -273,10 +317,11 @@ def rows(raw: Sequence[int], how: Singly, asked: ask.Family, miss: Fraction) -> 
     """
     one = float(miss) / (len(how.sets) if asked.simultaneous else 1)
     counts = how.draw.values is None
-    found = {key: [0.0, 0.0 if counts else None, 0.0, 0.0, False] for key in asked.sets.different}
-    for key, own in zip(how.sets, answers([int(number) for number in raw], how.draw, one), strict=True):
+    found = [[0.0, 0.0 if counts else None, 0.0, 0.0, False] for _ in asked.sets.different]
+    drawn_of = (number for number in range(len(found)) if not asked.sets.is_empty(number))
+    for key, own in zip(drawn_of, answers([int(number) for number in raw], how.draw, one), strict=True):
         found[key] = [own.answer, own.answer if counts else None, own.low, own.high, own.below_resolution]
-    return [found[asked.sets.different[number]] for number in asked.sets.of]
+    return [found[number] for number in asked.sets.of]
 
 
 def description(how: Singly, asked: ask.Family) -> dict[str, Any]:
@@ -324,5 +369,5 @@ def _of_side(place: int, value: int, steps: Sequence[Fraction], draw: Draw, choi
         return Answer(0.0, 0.0, 0.0, bias, True)
     scale = draw.kappa / float(draw.share)
     reach = tau * Noise(scale, False, 1.0 / draw.whole).reach(np.ones(1), noise)
-    sum_, lost = value / draw.whole * tau, (draw.rows + 1) / draw.whole * tau
+    sum_, lost = value / draw.whole * tau, draw.lost * tau
     return Answer(sum_, sum_, sum_ - reach, sum_ + reach + bias + lost, False)

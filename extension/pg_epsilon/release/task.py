@@ -65,7 +65,7 @@ class ReleaseTask(Task[Family]):
         if not isinstance(asked, Family):
             raise ValueError("not a release")
         facts, own = told(prepared.choices[0].estimator.measures[0], asked, raw)
-        words = [own, *automatic.words(asked.chosen, asked.mechanism, asked.different)]
+        words = [own, *automatic.words(asked.chosen, asked.mechanism, len(asked.sets.different))]
         others = {} if raw is not None else compared(prepared.request, asked)
         if not others:
             return Told({"release": facts}, words)
