@@ -16,7 +16,7 @@ from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.kinds import Head
-from pg_epsilon.release.automatic import Grid, automatic
+from pg_epsilon.release.automatic import Grid, automatic, universe_of
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ends import Ends, ends_of
@@ -67,12 +67,12 @@ class Options:
     """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
     (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism.
     decomposition: of values into cells, split between two steps; none: each value has a cell; bits: a row is in as many
-    cells as a value has bits (§6.1, §6.2)."""
+    cells as a value has bits (§6.1, §6.2). None: nobody said."""
 
     rounds: int | None = None
     share: Fraction = Fraction(1)
     rows: int | None = None
-    decomposition: Decomposition = "split"
+    decomposition: Decomposition | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ class Family:
     published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
     ends: where the values of each class end, which cells go by. delta: what steps may cost beside epsilon.
     weights: what the rows of each class count in each query; None: 1. What cells draw does not depend on them.
+    universe: how Algorithm 2 makes cells of values, where nobody says.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Family:
     spread: str | None = None
     delta: Fraction = Fraction(0)
     weights: Weights | None = None
+    universe: Decomposition = "split"
 
     @cached_property
     def sets(self) -> Sets:
@@ -125,7 +127,7 @@ class Family:
         if self.mechanism == RANGE:
             return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
-        how = self.options.decomposition
+        how = self.decomposition
         cells = {"decomposition": how} if how != "split" else {}
         own = {"delta": str(self.delta)} if self.delta else {}
         return {
@@ -138,9 +140,13 @@ class Family:
         }
 
     @property
+    def decomposition(self) -> Decomposition:
+        return self.options.decomposition or (self.universe if self.mechanism == ALG2 else "split")
+
+    @property
     def is_exact(self) -> bool:
         """Whether each value has a cell of its own."""
-        return self.spread is not None or self.options.decomposition == "none"
+        return self.spread is not None or self.decomposition == "none"
 
 
 def spelled_out(document: Mapping[str, Any], copies: Copies) -> Mapping[str, Any]:
@@ -181,10 +187,10 @@ def compile_family(head: Head) -> Family | None:
     weights = weights_of(template, axes, masks, rows, head)
     delta = _delta(given.get("delta"), asked, head)
     options, name = _options(given.get("options"), asked), _name(members.text(given.get("name"), "name") or "")
-    mechanism = asked
+    mechanism, lattice, grid = asked, head.aggregates[0].lattice, Grid.of(masks, weights)
     if asked == AUTO:
         sums = not (template.average or template.spread)
-        mechanism = automatic(head, name, Grid.of(masks, weights), sums=sums, rows=options.rows)
+        mechanism = automatic(head, name, grid, sums=sums, rows=options.rows)
     trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
     return Family(
         name,
@@ -204,6 +210,7 @@ def compile_family(head: Head) -> Family | None:
         template.spread,
         Fraction(0) if mechanism not in WITH_DELTA else delta,
         weights,
+        universe_of(lattice, prod(axis.size for axis in distinct.values()), grid.weights),
     )
 
 
@@ -248,8 +255,8 @@ def _options(given: Any, mechanism: str) -> Options:
     many = found.get("rows")
     if many is not None and (type(many) is not int or not 0 <= many < 2**62):
         raise DPError(OUT_OF_RANGE, "rows is a whole number, of the rows that you expect", OPTIONS)
-    cells = found.get("decomposition", "split")
-    if cells not in ("none", "split", BITS):
+    cells = found.get("decomposition")
+    if cells not in (None, "none", "split", BITS):
         raise DPError(OUT_OF_RANGE, "decomposition is none, split or bits", OPTIONS)
     return Options(rounds, Fraction(str(share)), many, cells)
 

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pg_epsilon.query.bounds import Lattice
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.source import Source
+from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ladder import base_of, ladder
 from pg_epsilon.release.sets import Masks, Sets, many_of
 from pg_epsilon.release.trees import is_range
@@ -22,6 +24,8 @@ from pg_epsilon.release.weights import Weights
 
 FEW = 100  # times kappa / epsilon: rows that Algorithm 2 cannot tell from none
 PART = 20  # of all rows, one in so many
+MOST_WHOLE = 1_000_000  # cells of Algorithm 2 where each value has its own, unless that is asked for
+MOST_VALUES = 1 << 17  # the same of values of candidates, which take some microseconds each
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def automatic(head: Head, name: str, grid: Grid, *, sums: bool, rows: int | None
     if before in ("cells", "alg2"):
         return before
     size = declared_rows(head.source) if rows is None else rows
-    steps, signs = ladders_of(head)
+    steps, signs = ladders_of(head.aggregates[0].lattice)
     own = resolution_of_cells(float(epsilon), kappa, grid.widest, steps)
     near = own <= resolution_of_weights(float(epsilon), kappa, size)
     return "cells" if near or too_many(grid, steps * signs) else "alg2"
@@ -91,6 +95,19 @@ def too_many(grid: Grid, steps: int) -> bool:
     return 2 * grid.sets * steps > MOST_CANDIDATES or grid.listed > listed or table > MOST_TABLE
 
 
+def universe_of(lattice: Lattice | None, classes: int, weights: int) -> Decomposition:
+    """How Algorithm 2 makes cells of values, where nobody says (numeric-release.md §0, "Universe by size").
+
+    Few values have a cell each; many are split between two steps. weights: how many different ones classes have.
+    """
+    if lattice is None:
+        return "split"
+    values = lattice.high - lattice.low + 3  # NULL's and NaN's
+    steps, signs = ladders_of(lattice)
+    small = classes * values <= MOST_WHOLE and weights * values * 2 * steps * signs <= MOST_VALUES
+    return "none" if small else "split"
+
+
 def kappa_of(source: Source) -> int | None:
     """How many rows one unit has at most; None where that is not declared."""
     return source.kappa if source.has_user_units else 1
@@ -101,9 +118,8 @@ def declared_rows(source: Source) -> int:
     return max((one.max_rows or 0 for one in source.relations), default=0)
 
 
-def ladders_of(head: Head) -> tuple[int, int]:
+def ladders_of(lattice: Lattice | None) -> tuple[int, int]:
     """(Steps of the longer ladder, ladders): of a value one or two, by its signs; of rows that are counted one step."""
-    lattice = head.aggregates[0].lattice
     if lattice is None:
         return 1, 1
     largest = Fraction(max(-lattice.low, lattice.high, 0)) * lattice.step

@@ -69,11 +69,11 @@ def choose(request: Request, family: Family) -> Choice:
         raise DPError(OUT_OF_RANGE, "a release takes epsilon or rho", "dp_release_numeric(..., epsilon => 1)")
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
     lattice = family.aggregate.lattice
-    exact = family.is_exact or family.options.decomposition == BITS
+    exact = family.is_exact or family.decomposition == BITS
     values = (Points if exact else Values).of(lattice, rows) if lattice is not None else None
     of_class = values.cells if values is not None else 1
     _check_points(family, of_class)
-    if values is not None and family.options.decomposition == BITS:
+    if values is not None and family.decomposition == BITS:
         _check_groups(family, of_class, rows)
         of_class = 1 + sum(one.length for one in (values.positive, values.negative) if one)
     _check_size(family, of_class)

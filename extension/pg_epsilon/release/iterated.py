@@ -215,7 +215,7 @@ def universe(asked: ask.Family, values: Values | None, rows: int) -> tuple[Famil
         measure = Measure("none", one, values=(Fraction(0), one))
         places: int = min(COUNTING_BITS, MASS_BITS - (max(1, rows) - 1).bit_length())
     else:
-        step, decomposition = values.step, asked.options.decomposition
+        step, decomposition = values.step, asked.decomposition
         shown = values.steps if decomposition == "none" else ()
         measure = Measure(decomposition, values.high * step, -values.low * step, base_of(step), shown)
         places = values.bits if decomposition != ask.BITS else places_of(rows, measure.tuples)

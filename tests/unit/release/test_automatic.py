@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import isclose
 
 import pytest
 
-from pg_epsilon.release.automatic import Grid, resolution_of_cells, resolution_of_weights, too_many, words
+from pg_epsilon.query.bounds import Lattice
+from pg_epsilon.release.automatic import (
+    Grid,
+    resolution_of_cells,
+    resolution_of_weights,
+    too_many,
+    universe_of,
+    words,
+)
 from pg_epsilon.release.sets import Masks
 
 
@@ -38,6 +47,30 @@ def test_a_family_that_algorithm_2_would_refuse_is_not_its() -> None:
     assert not too_many(Grid(sets=100_000, widest=9), 20)
     assert too_many(Grid(sets=100_000, widest=9), 21)  # two candidates for each set and step
     assert too_many(Grid(sets=2, widest=9, listed=4_000_001), 1)
+
+
+def whole(low: int, high: int) -> Lattice:
+    return Lattice("v", low, high, Fraction(1), True)
+
+
+@pytest.mark.parametrize(
+    ("lattice", "classes", "weights", "expected"),
+    [
+        (None, 10, 1, "split"),  # rows that are counted have two cells either way
+        (whole(0, 997), 1000, 1, "none"),  # 10^6 cells, with those of NULL and NaN
+        (whole(0, 998), 1000, 1, "split"),
+        (whole(0, 4396), 100, 1, "none"),
+        (whole(0, 4397), 228, 1, "split"),
+        (whole(0, 5000), 1, 1, "split"),  # 28 candidates of each
+        (whole(0, 50), 74, 170, "none"),
+        (whole(0, 50), 74, 190, "split"),  # weights have a table each
+        (whole(-50, 50), 74, 40, "none"),
+        (whole(-50, 50), 74, 100, "split"),  # a sign has a ladder each
+    ],
+)
+def test_few_values_have_a_cell_each(lattice: Lattice | None, classes: int, weights: int, expected: str) -> None:
+    """numeric-release.md §0, "Universe by size"."""
+    assert universe_of(lattice, classes, weights) == expected
 
 
 def test_what_is_said() -> None:
