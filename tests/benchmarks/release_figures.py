@@ -29,7 +29,7 @@ DELTAS = {"0": Fraction(0), "1e-6": Fraction(1, 10**6)}
 QUARTILES = (25, 50, 75, 100)
 STATS = ("whislo", "q1", "med", "q3", "whishi")
 LABELS = {"cells": "split cells", "alg2": "Algorithm 2", "alg2_split": "Algorithm 2, split"}
-LABELS |= {"global": "global truncation", "range": "range"}
+LABELS |= {"two": "two runs", "global": "global truncation", "range": "range"}
 SHOWN = ("cells", "alg2", "normalisation", "composition", "global", "zero")
 
 

@@ -34,6 +34,7 @@ from pg_epsilon.release.radius import private_radius
 from pg_epsilon.release.rounds import SHARE_SCALE, eps0_of, shares
 from pg_epsilon.release.trees import Tree, levels_of
 from pg_epsilon.release.truncation import Answers, Rounding, alpha_of, answer_all
+from pg_epsilon.release.two_instances import two_instances
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_VALUES = 10**6
@@ -112,6 +113,13 @@ def alg2(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = 
 
 def alg2_split(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
     return answers_of(prepared(table, "split"), epsilon, rounds, delta).answer
+
+
+def two_runs(table: Table, epsilon: Fraction, rounds: int | None) -> Array:
+    own = prepared(table, universe(table))
+    return two_instances(
+        own.family, own.plan(shares(epsilon), rounds, PURE), own.private, noise.current(), "bench"
+    ).answer
 
 
 def normalisation(table: Table, epsilon: Fraction, rounds: int | None, delta: Fraction = PURE) -> Array:
@@ -226,6 +234,7 @@ MECHANISMS: dict[str, Callable[..., Array]] = {
     "cells": cells,
     "alg2": alg2,
     "alg2_split": alg2_split,
+    "two": two_runs,
     "normalisation": normalisation,
     "composition": composition,
     "global": global_truncation,

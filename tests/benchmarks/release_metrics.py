@@ -101,7 +101,7 @@ def note_of(mechanism: str, table: Table, own: Measured, installed: bool = False
         return f"mean {own.means[0]:,.4g}"
     by = f"{runs} releases in PostgreSQL" if installed else f"{runs} runs of the core"
     steps = ""
-    if mechanism in ("alg2", "alg2_split", "normalisation", "global"):
+    if mechanism in ("alg2", "alg2_split", "two", "normalisation", "global"):
         steps = ", T auto" if rounds_of(table) is None else f", T = {rounds_of(table)}"
     few = f", {SAMPLE} queries" if mechanism == "composition" and table.queries > SAMPLE else ""
     return f"{by}{steps}{few}; mean {float(own.means.mean()):,.4g}; baseline: zero"

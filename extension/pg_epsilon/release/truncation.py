@@ -159,6 +159,19 @@ def _sides(family: Family, answers: Array, limit: int) -> list[_Side]:
     return out
 
 
+def thresholds_of(family: Family, counts: Array, limit: int) -> Array:
+    """[query, side]: the number of the step that each is cut at; -1 for 0.
+
+    counts: of all queries' c, side by side. limit: so much is few, in their own unit.
+    """
+    table, out, start = counts.reshape(family.predicates.queries, -1), [], 0
+    for own in family.measure.ladders:
+        each = table[:, start : start + own.length]
+        out += [each, np.zeros_like(each)]
+        start += own.length
+    return np.stack([one.thr for one in _sides(family, np.hstack(out), limit)], axis=1)
+
+
 def answer_all(
     family: Family,
     masses: Array,

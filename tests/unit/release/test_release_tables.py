@@ -66,7 +66,7 @@ def test_metrics_are_those_that_were_asked_for() -> None:
     assert metrics.strange([*required, other]) == [other]
     assert metrics.missing(required[1:]) == required[:1]
     ways = {name.rsplit(":", 1)[1] for name in required if name.startswith("median_error:bank")}
-    words = "cells alg2 alg2_split normalisation composition global zero range"
+    words = "cells alg2 alg2_split two normalisation composition global zero range"
     assert ways == set(words.split())
 
 
