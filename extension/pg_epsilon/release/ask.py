@@ -20,10 +20,11 @@ from pg_epsilon.release.automatic import Grid, automatic, universe_of
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ends import Ends, ends_of
+from pg_epsilon.release.layout import trees_for
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.sets import Masks, Sets
 from pg_epsilon.release.template import Condition, Template, read
-from pg_epsilon.release.trees import Tree, is_range, levels_of
+from pg_epsilon.release.trees import Tree
 from pg_epsilon.release.weights import Weights, weights_of
 
 AUTO = "auto"
@@ -212,26 +213,6 @@ def compile_family(head: Head) -> Family | None:
         weights,
         universe_of(lattice, prod(axis.size for axis in distinct.values()), grid.weights),
     )
-
-
-def trees_for(axes: Sequence[Axis], masks: Sequence[Masks], *, gaussian: bool) -> tuple[Tree, ...]:
-    """Of each axis the tree that its ranges are read from; none where single classes are nearest, which is a release
-    by cells. DP003 for a query that is no range."""
-    for axis, own in zip(axes, masks, strict=True):
-        if not all(map(is_range, own.different)):
-            raise DPError(
-                SHAPE,
-                f"a query of the grid reads declared values of {axis.name} that are not next to each other",
-                f"Compare {axis.name} by =, <, <=, >, >= or BETWEEN; mechanism => 'cells' answers any set of values.",
-            )
-    import numpy as np
-
-    from pg_epsilon.release import ranges
-
-    bare = [Tree(axis.size, axis.starts[-1] is None) for axis in axes]
-    of = np.array([own.of for own in masks], np.int64)
-    found = ranges.trees_for(bare, [own.different for own in masks], of, gaussian=gaussian)
-    return found if levels_of(found) > 1 else ()
 
 
 def _publication(given: Mapping[str, Any], mechanism: str) -> Publication | None:

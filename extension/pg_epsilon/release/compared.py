@@ -17,12 +17,13 @@ import numpy.typing as npt
 from pg_epsilon.errors import DPError
 from pg_epsilon.query.request import Request
 from pg_epsilon.release.answers import Z, sums_of, weighing
-from pg_epsilon.release.ask import ALG2, RANGE, Family, Options, trees_for
+from pg_epsilon.release.ask import ALG2, RANGE, Family, Options
 from pg_epsilon.release.automatic import declared_rows, kappa_of, resolution_of_weights
 from pg_epsilon.release.cells import Cells
 from pg_epsilon.release.choice import WAYS, choose, masks_of, noise_of
 from pg_epsilon.release.fitted import Fitted
 from pg_epsilon.release.iterated import Iterated
+from pg_epsilon.release.layout import trees_for
 from pg_epsilon.release.ranges import counts
 from pg_epsilon.release.singly import Singly
 

@@ -43,18 +43,18 @@ def trees_for(bare: Sequence[Tree], masks: Sequence[Sequence[str]], of: Ints, *,
     for _ in range(_SWEEPS if len(found) > 1 else 1):
         for place, tree in enumerate(bare):
             rest = np.prod([one for other, one in enumerate(roots) if other != place], axis=0)
-            each = [np.sqrt(_counts(one, ends[place])[sets[place]]) for one in _options(tree)]
+            each = [np.sqrt(_counts(one, ends[place])[sets[place]]) for one in options(tree)]
             costs = [
                 (math.sqrt(one.levels) if gaussian else one.levels) * math.fsum(rest * root)
-                for one, root in zip(_options(tree), each, strict=True)
+                for one, root in zip(options(tree), each, strict=True)
             ]
             best = costs.index(min(costs))
-            found[place], roots[place] = _options(tree)[best], each[best]
+            found[place], roots[place] = options(tree)[best], each[best]
     return tuple(found)
 
 
 @lru_cache(maxsize=16)
-def _options(bare: Tree) -> tuple[Tree, ...]:
+def options(bare: Tree) -> tuple[Tree, ...]:
     """All trees over a column's classes, up to one node of all; those of fewer levels first."""
     found = [bare]
     for shift in range(1, max(1, (bare.ordered - 1).bit_length()) + 1):

@@ -101,12 +101,18 @@ def served(
         lattice, how = member.aggregate.lattice, member.aggregate.function
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
         return Served(member, spread(own[0, : len(steps)], steps, count, noise, all_sets, miss, ends, how), None)
+    return Served(member, _added(facts, member, sums, *bars), queries)
+
+
+def _added(facts: Mapping[str, Any], member: Member, sums: Sums, noise: Noise, miss: float) -> Answer:
+    """A sum or a number of rows."""
+    steps = _steps(facts)
     if member.way == ITSELF and steps is not None and "sum" in facts["question"]["aggregate"]:
-        (found,) = summed(sums.part(slice(len(steps))), steps.tolist(), *bars)
+        (found,) = summed(sums.part(slice(len(steps))), steps.tolist(), noise, miss)
     else:
         without = facts["values"].index("NULL") if member.way != EVERY and "NULL" in facts["values"] else None
-        (found,) = counted(sums if without is None else sums.without(without), *bars)
-    return Served(member, found, queries)
+        (found,) = counted(sums if without is None else sums.without(without), noise, miss)
+    return found
 
 
 def _read(facts: Mapping[str, Any], bits: npt.NDArray[np.bool_]) -> Read | None:
