@@ -97,7 +97,8 @@ class Sums:
         """Of all cells but one."""
         kept = [place for place in range(self.cells.shape[1]) if place != cell]
         times = None if self.times is None else self.times[:, kept]
-        return Sums(self.cells[:, kept], self.classes, times)
+        factors = None if self.factors is None else [one.part(kept) for one in self.factors]
+        return Sums(self.cells[:, kept], self.classes, times, factors)
 
     def reach(self, query: int, noise: Noise, steps: Array, miss: float) -> float:
         """How far the noise of a query's sum goes. steps: what the cells of the first steps count in it, in rows."""

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query import members
@@ -20,12 +20,15 @@ from pg_epsilon.release.automatic import Grid, automatic, universe_of
 from pg_epsilon.release.classes import Axis, Compared, axis_of, canonical_values, constant_value
 from pg_epsilon.release.decompose import Decomposition
 from pg_epsilon.release.ends import Ends, ends_of
-from pg_epsilon.release.layout import trees_for
+from pg_epsilon.release.layout import STRATEGIES, TREES, Layout, layout
 from pg_epsilon.release.published import MEMBERS, Publication, publication
 from pg_epsilon.release.sets import Masks, Sets
 from pg_epsilon.release.template import Condition, Template, read
 from pg_epsilon.release.trees import Tree
 from pg_epsilon.release.weights import Weights, weights_of
+
+if TYPE_CHECKING:
+    from pg_epsilon.release.kronecker import Kronecker
 
 AUTO = "auto"
 ALG2 = "alg2"
@@ -46,6 +49,7 @@ _HAVE = {  # options
     ALG2: _ROUNDS | {"threshold_share", "decomposition"},
     NORMALISATION: _ROUNDS,
     GLOBAL: _ROUNDS,
+    RANGE: frozenset({"strategy"}),
 }
 WITH_DELTA = frozenset({AUTO, ALG2, COMPOSITION, NORMALISATION, GLOBAL})
 """Mechanisms of several steps, which auto may choose; cells and range are one draw, which delta buys nothing for."""
@@ -58,7 +62,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MEMBERS = frozenset({"name", "query", "path", "grid", "mechanism", "simultaneous", "options", "delta"}) | MEMBERS
 OPTIONS = (
     'mechanism => \'alg2\', options => \'{"rounds": 10, "threshold_share": 0.5, "decomposition": "none"}\';'
-    " normalisation and global have rounds, auto has rows; other mechanisms have none."
+    " normalisation and global have rounds, auto has rows, range has strategy (trees, matrix); others have none."
 )
 GRID = "grid => '{{17,20},{17,30}}': one row for each query, one column for each parameter; '{17,18}' for one."
 
@@ -68,12 +72,13 @@ class Options:
     """rounds: of multiplicative weights; None: chosen. share: of alpha~, a number of rows is few if it is at most that
     (numeric-release.md §0.0). rows: of the relation, as the asker expects them, for the choice of a mechanism.
     decomposition: of values into cells, split between two steps; none: each value has a cell; bits: a row is in as many
-    cells as a value has bits (§6.1, §6.2). None: nobody said."""
+    cells as a value has bits (§6.1, §6.2). None: nobody said. strategy: of range (layout.py)."""
 
     rounds: int | None = None
     share: Fraction = Fraction(1)
     rows: int | None = None
     decomposition: Decomposition | None = None
+    strategy: str = TREES
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,8 @@ class Family:
     simultaneous: the bars of all queries hold at once. mechanism: one of MECHANISMS, but not auto. average: averages
     are asked for, and the aggregate is their sum: what is released is the same. spread: which variance or standard
     deviation is; the aggregate is the sum then, and each value has a cell.
-    published: whether as a table of schema dp_release. trees: of range, of each axis. chosen: auto was asked for.
+    published: whether as a table of schema dp_release. trees: of range, of each axis; or its strategy. chosen: auto
+    was asked for.
     ends: where the values of each class end, which cells go by. delta: what steps may cost beside epsilon.
     weights: what the rows of each class count in each query; None: 1. What cells draw does not depend on them.
     universe: how Algorithm 2 makes cells of values, where nobody says.
@@ -109,6 +115,7 @@ class Family:
     delta: Fraction = Fraction(0)
     weights: Weights | None = None
     universe: Decomposition = "split"
+    strategy: Kronecker | None = None
 
     @cached_property
     def sets(self) -> Sets:
@@ -126,7 +133,7 @@ class Family:
             ends = {"ends": self.ends.canonical()} if self.ends is not None and not self.is_exact else {}
             return {"classes": classes, "mechanism": "cells", **ends, **own}
         if self.mechanism == RANGE:
-            return {"classes": classes, "mechanism": RANGE, "trees": [[one.levels, one.shift] for one in self.trees]}
+            return {"classes": classes, "mechanism": RANGE, **Layout(self.trees, self.strategy).canonical()}
         rounds = {"rounds": self.options.rounds} if "rounds" in _HAVE.get(self.mechanism, ()) else {}
         how = self.decomposition
         cells = {"decomposition": how} if how != "split" else {}
@@ -192,7 +199,9 @@ def compile_family(head: Head) -> Family | None:
     if asked == AUTO:
         sums = not (template.average or template.spread)
         mechanism = automatic(head, name, grid, sums=sums, rows=options.rows)
-    trees = trees_for(list(distinct.values()), masks, gaussian=head.budget.kind == "rho") if mechanism == RANGE else ()
+    laid = Layout()
+    if mechanism == RANGE:
+        laid = layout(list(distinct.values()), masks, options.strategy, gaussian=head.budget.kind == "rho")
     return Family(
         name,
         query,
@@ -201,17 +210,18 @@ def compile_family(head: Head) -> Family | None:
         masks,
         rows,
         given.get("simultaneous") is not False,
-        "cells" if mechanism == RANGE and not trees else mechanism,
+        "cells" if mechanism == RANGE and laid.cells else mechanism,
         options,
         template.average,
         _publication(given, BITS if options.decomposition == BITS else mechanism),
-        trees,
+        laid.trees,
         asked == AUTO,
         ends_of(head, list(distinct.values())),
         template.spread,
         Fraction(0) if mechanism not in WITH_DELTA else delta,
         weights,
         universe_of(lattice, prod(axis.size for axis in distinct.values()), grid.weights),
+        laid.strategy,
     )
 
 
@@ -239,7 +249,10 @@ def _options(given: Any, mechanism: str) -> Options:
     cells = found.get("decomposition")
     if cells not in (None, "none", "split", BITS):
         raise DPError(OUT_OF_RANGE, "decomposition is none, split or bits", OPTIONS)
-    return Options(rounds, Fraction(str(share)), many, cells)
+    strategy = found.get("strategy", TREES)
+    if strategy not in STRATEGIES:
+        raise DPError(OUT_OF_RANGE, "strategy is trees or matrix", OPTIONS)
+    return Options(rounds, Fraction(str(share)), many, cells, strategy)
 
 
 def _delta(given: Any, mechanism: str, head: Head) -> Fraction:

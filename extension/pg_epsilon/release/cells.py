@@ -21,6 +21,7 @@ from pg_epsilon.accounting.charges import Charge
 from pg_epsilon.mechanisms.additive import Additive, core
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.release.ends import Ends
+from pg_epsilon.release.kronecker import Kronecker
 from pg_epsilon.release.masses import Values
 from pg_epsilon.release.statement import parse
 from pg_epsilon.release.trees import Tree, nodes_of
@@ -32,7 +33,8 @@ class Cells:
 
     classes: how many there are; values: how a row's mass is split; None: rows are counted, one cell a class. noise: for
     the vector of all cells, its sensitivity in units of 2^-bits rows. trees: the nodes over each column's classes that
-    have cells; none: the classes themselves. ends: which of a class's cells exist; None: all of them.
+    have cells; none: the classes themselves. ends: which of a class's cells exist; None: all of them. strategy: what
+    has cells instead of the classes, sums of them by a matrix; without trees and ends.
     """
 
     classes: int
@@ -40,10 +42,11 @@ class Cells:
     noise: Additive
     trees: tuple[Tree, ...] = ()
     ends: Ends | None = None
+    strategy: Kronecker | None = None
 
     @property
     def mechanism(self) -> str:
-        cells = "ranges of split cells" if self.trees else "split cells"
+        cells = "ranges of split cells" if self.trees else "matrix of split cells" if self.strategy else "split cells"
         return f"{cells} ({'discrete Gaussian' if self.noise.rho else 'discrete Laplace'})"
 
     @property
@@ -58,7 +61,9 @@ class Cells:
 
     @property
     def released(self) -> int:
-        """Cells of all classes, or of all nodes."""
+        """Cells of all classes, or of all nodes, or of all sums of a strategy."""
+        if self.strategy is not None:
+            return self.strategy.rows * self.of_class
         return (nodes_of(self.trees) if self.trees else self.classes) * self.of_class
 
     @cached_property
@@ -99,7 +104,10 @@ class Cells:
 
 
 def histogram(cube: Iterable[tuple[int, int, int, int]], how: Cells) -> list[int]:
-    """The exact cells, class by class or node by node, in units of 2^-bits rows; cube: see statement.parse. Private."""
+    """The exact cells, class by class, node by node or sum by sum, in units of 2^-bits rows.
+
+    cube: see statement.parse. Private.
+    """
     found = [0] * (how.classes * how.of_class)
     ends = how.ends.by_class.tolist() if how.ends is not None else None
     for place, part, rows, upper in cube:
@@ -111,6 +119,8 @@ def histogram(cube: Iterable[tuple[int, int, int, int]], how: Cells) -> list[int
         )
         for cell, mass in own:
             found[place * how.of_class + cell] += mass
+    if how.strategy is not None:
+        return how.strategy.of(found)
     if not how.trees:
         return found
     from pg_epsilon.release.ranges import of_nodes

@@ -16,7 +16,7 @@ from pg_epsilon.errors import OUT_OF_RANGE, UNDECLARED, DPError
 from pg_epsilon.mechanisms.group_by import Measure
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.statistics import OWNERS, Statistic
-from pg_epsilon.release import fitted, iterated, ranges, singly
+from pg_epsilon.release import fitted, iterated, ranges, singly, strategic
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed, sums_of, weighed_sums_of, weighing
 from pg_epsilon.release.ask import ALG2, BITS, COMPOSITION, GLOBAL, NORMALISATION, Family
 from pg_epsilon.release.averages import averages
@@ -70,7 +70,8 @@ def choose(request: Request, family: Family) -> Choice:
     rows = max((one.max_rows or UNDECLARED_ROWS for one in request.source.relations), default=UNDECLARED_ROWS)
     lattice = family.aggregate.lattice
     exact = family.is_exact or family.decomposition == BITS
-    values = (Points if exact else Values).of(lattice, rows) if lattice is not None else None
+    room = rows << family.strategy.room if family.strategy is not None else rows
+    values = (Points if exact else Values).of(lattice, room) if lattice is not None else None
     of_class = values.cells if values is not None else 1
     _check_points(family, of_class)
     if values is not None and family.decomposition == BITS:
@@ -84,11 +85,10 @@ def choose(request: Request, family: Family) -> Choice:
     else:
         share = Share(budget.kind, budget.rho or budget.epsilon or Decimal(0))
         whole = values.whole if values is not None else 1
-        moved, levels = units * whole, levels_of(family.trees)
-        noise = share.additive(moved * levels, moved**2 * levels)
-        measure = Cells(
-            family.classes, values, noise, family.trees, None if family.trees or family.is_exact else family.ends
-        )
+        moved, (l1, l2_squared) = units * whole, norms_of(family)
+        noise = share.additive(moved * l1, moved**2 * l2_squared)
+        ends = None if family.trees or family.strategy or family.is_exact else family.ends
+        measure = Cells(family.classes, values, noise, family.trees, ends, family.strategy)
     warnings = [f"at most {units} rows of each unit are in it"] if request.source.has_user_units else []
     keys = [axis.key for axis in family.axes]
     return Choice(
@@ -105,6 +105,9 @@ def _check_averages(family: Family) -> None:
     if asked and family.mechanism in WAYS:
         words = f"{WAYS[family.mechanism][0]} has no {asked}"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells', or for a sum.")
+    if family.strategy is not None and (asked or family.weights is not None):
+        hint = "Leave out strategy, for ranges of trees, or ask with mechanism => 'cells'."
+        raise DPError(OUT_OF_RANGE, f"a matrix strategy has no {asked or 'weighted queries'}", hint)
     if family.trees and (family.spread or family.weights is not None):
         words = f"range has no {asked or 'weighted queries'}"
         raise DPError(OUT_OF_RANGE, words, "Ask with mechanism => 'cells'.")
@@ -141,6 +144,8 @@ def _check_size(family: Family, of_class: int) -> None:
     many, words = family.classes, "classes"
     if family.trees:
         many, words = nodes_of(family.trees), f"nodes over {many} classes"
+    if family.strategy is not None:
+        many, words = family.strategy.rows, f"sums of {many} classes"
     if many * of_class > MOST_CELLS:
         raise DPError(
             OUT_OF_RANGE,
@@ -159,6 +164,9 @@ def _check_work(family: Family, of_class: int) -> None:
             f"{many} weighted queries of {family.classes} classes with {of_class} cells are too many to add up",
             "Ask the grid in parts: after the first one they cost nothing.",
         )
+    if family.strategy is not None:
+        strategic.check_work(family, of_class)
+        return
     if family.trees:
         read = int(ranges.counts(family.trees, *masks_of(family)).sum())
         work, words = read * (MOST_WORK // MOST_READ), f"{read} nodes"
@@ -170,6 +178,14 @@ def _check_work(family: Family, of_class: int) -> None:
             f"{len(family.grid)} queries of {words} with {of_class} cells are too many to add up",
             "Ask the grid in parts: after the first one they cost nothing.",
         )
+
+
+def norms_of(family: Family) -> tuple[int, int]:
+    """How far one unit of mass moves all cells together: in L1, and the square of it in L2."""
+    if family.strategy is not None:
+        return family.strategy.l1, family.strategy.l2_squared
+    levels = levels_of(family.trees)
+    return levels, levels
 
 
 def _units(request: Request) -> int:
@@ -218,7 +234,9 @@ def answers(raw: Sequence[int], measure: Cells, family: Family, miss: float) -> 
 
 
 def _sums(raw: ranges.Array, measure: Cells, family: Family) -> Sums:
-    """Of each query the cells of its classes, or of its nodes."""
+    """Of each query the cells of its classes, or of its nodes, or what follows from a strategy's sums."""
+    if measure.strategy is not None:
+        return measure.strategy.sums_of(raw.reshape(-1, measure.of_class), *masks_of(family))
     if measure.trees:
         return ranges.sums_of(raw.reshape(-1, measure.of_class), measure.trees, *masks_of(family))
     sizes = [axis.size for axis in family.axes]
@@ -244,7 +262,7 @@ def stored(measure: Measure, family: Family) -> dict[str, Any]:
         return WAYS[family.mechanism][1].description(measure, family)
     if not isinstance(measure, Cells):
         raise ValueError("not a release")
-    return {"mechanism": family.mechanism} if measure.trees else description(measure, family)
+    return {"mechanism": family.mechanism} if measure.trees or measure.strategy else description(measure, family)
 
 
 def noise_of(measure: Cells) -> Noise:
@@ -269,6 +287,11 @@ def told(measure: Measure, family: Family, raw: Sequence[int] | None) -> tuple[d
         raise ValueError("not a release")
     deviation, squares = noise_of(measure).deviation, measure.squares()
     of_class = deviation * math.sqrt(squares.max())
+    if measure.strategy is not None:
+        gaussian, beforehand = measure.noise.rho is not None, raw is None
+        return strategic.told(
+            measure.strategy, family, measure.released, of_class, gaussian=gaussian, beforehand=beforehand
+        )
     if measure.trees:
         return _told_of_ranges(measure, family, of_class, raw is None)
     most = math.prod(max(mask.count("1") for mask in one.different) for one in family.masks)

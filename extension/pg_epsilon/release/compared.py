@@ -47,7 +47,7 @@ def compared(request: Request, family: Family) -> dict[str, dict[str, Any]]:
 def _one(request: Request, family: Family, name: str, expected: int | None) -> dict[str, Any]:
     try:
         trees = trees_for(family.axes, family.masks, gaussian=request.budget.kind == "rho") if name == RANGE else ()
-        family = replace(family, mechanism=name, options=Options(), published=None, trees=trees)
+        family = replace(family, mechanism=name, options=Options(), published=None, trees=trees, strategy=None)
         choice = choose(request, family)
     except DPError as refused:
         return {"refused": refused.message}

@@ -59,7 +59,14 @@ class Everywhere(Noise):
         """The same of one set that was named before the noise. A norm of the weights, too."""
         return self._bound(weights, math.log(miss), times, one=True) if weights.size and times else 0.0
 
-    def _bound(self, weights: Array, log_miss: float, times: int, *, one: bool) -> float:
+    def union(self, weights: Array, log_miss: float, times: Array) -> float:
+        """The same of one set that was named before the noise. times: how many cells have each weight, above 0."""
+        bound = self._bound(weights, log_miss, times, one=True)
+        if log_miss < math.log(EXACT):
+            return bound
+        return min(bound, Noise.reach_of(self, weights, math.exp(log_miss), times))
+
+    def _bound(self, weights: Array, log_miss: float, times: int | Array, *, one: bool) -> float:
         """Chernoff's bound at exp(log_miss), of both ends: of one set's sum; or of the sum of what is above 0."""
         sizes = np.abs(weights)
         largest = float(sizes.max())
@@ -67,10 +74,10 @@ class Everywhere(Noise):
         need = math.log(2) - log_miss
 
         def bound(s: float) -> float:
-            return (need + times * float(moments(s * sizes / largest).sum())) / s
+            return (need + float((times * moments(s * sizes / largest)).sum())) / s
 
         end = math.sqrt(2 * need) + 1 if self.gaussian else 1 - 1e-9
-        return self.scale * largest * _least(bound, end) + self.grain * times * float(sizes.sum())
+        return self.scale * largest * _least(bound, end) + self.grain * float((times * sizes).sum())
 
 
 class Shared(Everywhere):

@@ -45,7 +45,7 @@ class Factors:
         """[step]: the squares of the weights of the classes that have its cell, added up."""
         return np.asarray(np.square(self.weights) @ self.times)
 
-    def part(self, cells: slice) -> Factors:
+    def part(self, cells: slice | list[int]) -> Factors:
         """Of some of the steps alone."""
         return replace(self, times=self.times[:, cells])
 

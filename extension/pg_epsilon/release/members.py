@@ -98,6 +98,8 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
     own = [_member(one, about["aggregate"], where, attributes, texts) for one in request.aggregates]
     if any(one.way == SPREAD for one in own) and not facts.get("exact"):
         raise NotBins("variances need a family of variances: its values share cells")
+    if any(one.way == AVERAGE for one in own) and "strategy" in facts:
+        raise NotBins("averages need a family by cells or trees")
     if any(one.way == SPREAD for one in own) and too_many(len(facts["values"]), request.cells * len(own)):
         raise NotBins("the question has too many variances")
     groups = _groups(request, attributes, texts)

@@ -161,6 +161,7 @@ def _described(measure: Measured, family: Family) -> dict[str, Any]:
     own = [noise.scale, noise.gaussian, noise.grain]
     trees = {"trees": [[one.levels, one.shift] for one in measure.trees]} if measure.trees else {}
     exact = {"exact": True} if family.is_exact else {}
+    trees |= {"strategy": measure.strategy.stored()} if measure.strategy is not None else {}
     ends = {"ends": measure.ends.canonical()} if measure.ends is not None else {}
     return {**description(measure, family), "cells": measure.drawn, "noise": own, **trees, **ends, **exact}
 

@@ -22,6 +22,7 @@ from pg_epsilon.mechanisms.group_by import groups, reading_order
 from pg_epsilon.noise import LATTICE_MAX, LATTICE_MIN
 from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
+from pg_epsilon.release import kronecker
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
 from pg_epsilon.release.ends import Ends
@@ -64,8 +65,10 @@ def deviation(facts: Mapping[str, Any], member: Member) -> float:
     steps = _steps(facts)
     sums = member.way in (ITSELF, AVERAGE) and steps is not None and "sum" in facts["question"]["aggregate"]
     weights = steps if sums and steps is not None else np.ones(len(facts["values"]))
-    read = _read(facts, member.bits)
-    many = member.classes if read is None else len(read.nodes)
+    read, strategy = _read(facts, member.bits), kronecker.of_facts(facts)
+    many: float = member.classes if read is None else len(read.nodes)
+    if strategy is not None:
+        many = float(np.square(strategy.weights(member.bits)).sum())
     times = _times(facts, member)
     squares = np.square(weights)
     of_all = many * float(squares.sum()) if times is None else float(times[: len(squares)] @ squares)
@@ -82,6 +85,13 @@ def served(
         return Served(member, recalled(facts, cells, member.bits, miss), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
+    if (strategy := kronecker.of_facts(facts)) is not None:
+        sums = strategy.read(cells.reshape(-1, len(facts["values"])) * grain, member.bits)
+        nulls = [domain[-1] is None for _, domain in facts["classes"]]
+        own_bars = (
+            (kronecker.everywhere(noise, member.bits, nulls), miss) if queries is None else (noise, miss / queries)
+        )
+        return Served(member, _added(facts, member, sums, *own_bars), queries)
     read = _read(facts, member.bits)
     if read is None:
         count = member.classes
