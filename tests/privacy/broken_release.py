@@ -20,6 +20,7 @@ from pg_epsilon.release import (
     decompose,
     fitted,
     iterated,
+    kronecker,
     masses,
     ranges,
     singly,
@@ -188,6 +189,21 @@ def one_level_of_noise(replace: Replace) -> None:
     replace(parts, "levels_of", lambda trees: 1)
 
 
+def one_unit_of_a_matrix(replace: Replace) -> None:
+    """A row moves all sums of a matrix that have its class, and the noise is scaled for one of them (§8.1)."""
+    replace(parts, "norms_of", lambda family: (1, 1))
+
+
+def rows_of_a_matrix_twice(replace: Replace) -> None:
+    """Each sum has twice what its row of the matrix says, and the noise is scaled for the row."""
+
+    def along(table: Any, place: int, entries: Any) -> Any:
+        return 2 * sound(table, place, entries)
+
+    sound = kronecker._along
+    replace(kronecker, "_along", along)
+
+
 def nodes_that_overlap(replace: Replace) -> None:
     """A row is in two nodes of each level, its own and the one before it."""
 
@@ -251,5 +267,7 @@ CONTROLS = {
         one_level_of_noise,
         nodes_that_overlap,
         weights_beyond_one,
+        one_unit_of_a_matrix,
+        rows_of_a_matrix_twice,
     )
 }

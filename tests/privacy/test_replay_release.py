@@ -38,7 +38,10 @@ NORMALISED = "epsilon => 0.25, mechanism => 'normalisation'"
 GLOBAL = "epsilon => 0.25, mechanism => 'global'"
 RANGED = "epsilon => 1, mechanism => 'range'"
 RANGED_BY_RHO = "rho => 0.05, mechanism => 'range'"
+BY_MATRIX = """epsilon => 0.5, mechanism => 'range', options => '{"strategy": "matrix"}'"""
+BY_MATRIX_AND_RHO = BY_MATRIX.replace("epsilon => 0.5", "rho => 0.02")
 BY_DAY = "SELECT sum(age) FROM audit.pay WHERE day >= $1 AND day < $2 AND insured"
+VISITS = BY_DAY.replace("audit.pay", "audit.visit").replace("insured", "NOT insured")
 SIGNED_BY_WARD = f"SELECT sum({SIGNED}) FROM audit.pay WHERE ward = $1"
 SIGNED_BY_STAGE = f"SELECT sum({SIGNED}) FROM audit.pay WHERE stage = $1"
 SPREAD = "SELECT variance(age) FROM audit.pay WHERE insured = $1 AND stage <> 'amber'"
@@ -105,6 +108,10 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "stopped", asked_of(BY_WEEK + " AND stage <> 'red'", GRID, IN_ROUNDS_BY_DELTA)),
         (A, "DP001", asked_of(BY_WEEK + " AND stage IN ('green')", GRID, IN_ROUNDS_BY_DELTA.replace("2e-6", "0.1"))),
         (A, "DP005", asked_of(BY_WEEK, GRID, "epsilon => 1, delta => 1e-6, mechanism => 'cells'")),
+        (A, "direct", asked_of(VISITS, "{{2024-01-01,2024-04-01},{2024-01-08,2024-03-25}}", BY_MATRIX)),
+        (A, "cache", asked_of(VISITS, "{{2024-01-08,2024-03-25},{2024-01-01,2024-04-01}}", BY_MATRIX)),
+        (A, "family", "dp_count('audit.visit', $q$day < '2024-02-12' AND NOT insured$q$, epsilon => 0.1)"),
+        (A, "DP005", asked_of("SELECT avg(age) FROM audit.visit WHERE day >= $1", "{2024-01-08}", BY_MATRIX)),
     ],
     "trade": [
         (A, "direct", asked_of("SELECT sum(price) FROM audit.line WHERE sku = $1", "{s1,s2}", "epsilon => 2")),
@@ -140,6 +147,8 @@ SESSIONS: dict[str, list[Question]] = {
         (A, "direct", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample WHERE batch > 3", "{a,b}", SINGLY)),
         (A, "direct", asked_of(f"SELECT sum({HALF} * batch) FROM audit.sample WHERE batch > 4", "{a,b}", GLOBAL)),
         (A, "direct", asked_of(f"SELECT sum({HALF}) FROM audit.sample WHERE batch > 2", "{a,b}", SINGLY)),
+        (A, "direct", asked_of("SELECT sum(batch) FROM audit.sample WHERE batch >= $1", "{0}", BY_MATRIX_AND_RHO)),
+        (A, "cache", asked_of("SELECT sum(batch) FROM audit.sample WHERE batch >= $1", "{0}", BY_MATRIX_AND_RHO)),
     ],
     "web": [
         (A, "direct", asked_of("SELECT sum(size) FROM audit.event WHERE kind = $1", "{k1,k2}", "rho => 0.05")),
@@ -200,6 +209,10 @@ CAUGHT: list[tuple[str, str, str, int | Question]] = [
     ("lab", "weights_beyond_one", "sensitivity", 11),
     ("lab", "weights_beyond_one", "sensitivity", 13),
     ("lab", "rows_twice_in_the_rounds", "sensitivity", 10),
+    ("clinic", "one_unit_of_a_matrix", "sensitivity", 8),
+    ("clinic", "rows_of_a_matrix_twice", "sensitivity", 8),
+    ("clinic", "cells_with_rows_alone", "draws", 8),
+    ("lab", "one_unit_of_a_matrix", "sensitivity", 14),
 ]
 
 
