@@ -19,6 +19,7 @@ from pg_epsilon.release.answers import Noise
 
 Array = npt.NDArray[np.float64]
 EXACT = 1e-12  # below such a miss Chernoff's bound is taken, which needs its logarithm alone
+LEVELS = 8  # of the weights of one question; further ones are rounded up to as many
 _ROUNDS = 80  # of the search for the best s
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -105,6 +106,45 @@ class Boxes(Everywhere):
 
     def each(self, weights: Array, miss: float, times: int) -> float:
         return self.alone(weights, miss / (2 * self.boxes), times)
+
+
+@dataclass(frozen=True)
+class Levels(Everywhere):
+    """The noise of a release of cells, whose bars hold at once for every set of classes and all weights from 0 to 1.
+
+    levels: (by how much a level is above the one before, how many of the classes weigh at least as much). A weighted
+    sum is one of sums over the sets of the levels, each times its step, and of each set the bars hold; rounding a
+    weight up narrows no bar, because `reach` grows with the number of classes.
+    """
+
+    levels: tuple[tuple[float, int], ...] = ()
+
+    @classmethod
+    def by(cls, noise: Noise, classes: int, weights: Array) -> Levels:
+        """weights: from 0 to 1, of the classes that are read."""
+        different = np.unique(weights[weights > 0])
+        if different.size > LEVELS:
+            different = different[-1] * np.arange(1, LEVELS + 1) / LEVELS
+        up = np.searchsorted(different, weights[weights > 0])  # the level that each is rounded up to
+        many = np.bincount(up, minlength=different.size)[::-1].cumsum()[::-1]
+        steps = np.diff(different, prepend=0.0)
+        levels = tuple(zip(steps.tolist(), many.tolist(), strict=True))
+        return cls(noise.scale, noise.gaussian, noise.grain, classes, levels)
+
+    def reach(self, weights: Array, miss: float, times: int = 1) -> float:
+        """t of this one question's weights. times: is not asked for, for the levels say it."""
+        return float(sum(step * self._most(weights, miss, many) for step, many in self.levels))
+
+    def _most(self, weights: Array, miss: float, times: int) -> float:
+        """t for all sets of at most so many classes, each of its own size."""
+        if not weights.size or not times:
+            return 0.0
+        each = math.log(miss / self.classes)
+        sets = each - _log_choose(self.classes, min(times, self.classes // 2))
+        one = self._bound(weights, sets, times, one=True)
+        if sets >= math.log(EXACT):
+            one = min(one, Noise.reach(self, weights, math.exp(sets), times))
+        return min(one, self._bound(weights, each, self.classes, one=False))
 
 
 def _log_choose(n: int, m: int) -> float:

@@ -53,40 +53,50 @@ def recorded_singly(how: Singly) -> dict[str, Any]:
     return {"lattice": lattice, "share": str(draw.share), "kappa": draw.kappa, "rows": draw.rows, "sets": sets}
 
 
-def recalled(facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float) -> Answer:
-    """The answer of the query that reads the classes of `bits`, over the family's axes.
+def recalled(
+    facts: Mapping[str, Any],
+    raw: npt.NDArray[np.int64],
+    bits: npt.NDArray[np.bool_],
+    miss: float,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> Answer:
+    """The answer of the query that reads the classes of `bits`, over the family's axes, each with its weight.
 
     raw: as it was released. miss: of all bars of the family's grid together. The query has to be
     one of the grid: of others nothing is known.
     """
+    own = np.broadcast_to(1.0, bits.shape) if weights is None else weights
     if "singly" in facts:
-        return _singly(facts["singly"], raw, bits, miss)
+        return _singly(facts["singly"], raw, digest(bits, own), miss)
     if "fitted" in facts:
-        return _fitted(facts, raw, bits)
-    return _weighted(facts["weights"], raw, bits, miss)
+        return _fitted(facts, raw, bits, own)
+    return _weighted(facts["weights"], raw, np.where(bits, own, 0.0), miss)
 
 
-def _singly(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float) -> Answer:
+def _singly(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], query: int | None, miss: float) -> Answer:
     lattice, sets = stored["lattice"], stored["sets"]
     values = None if lattice is None else Values(Fraction(lattice[0]), *lattice[1:])
     draw = Draw(values, Fraction(stored["share"]), int(stored["kappa"]), int(stored["rows"]))
-    start = sets.index(digest(bits)) * draw.numbers
+    start = sets.index(query) * draw.numbers
     own = [int(one) for one in raw[start : start + draw.numbers]]
     return answers(own, draw, miss / len(sets))[0]
 
 
-def _fitted(facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_]) -> Answer:
+def _fitted(
+    facts: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], own: npt.NDArray[np.float64]
+) -> Answer:
     """Of normalisation and global truncation, which have no bars."""
     values = [Fraction(one) for one in facts["values"]]
     cells = raw[facts["head"] :].reshape(-1, len(values))[bits.reshape(-1)]
-    found = fitted.answer(cells, values, int(facts["whole"]))
+    counted: npt.NDArray[Any] = cells * own[bits][:, None]
+    found = fitted.answer(counted, values, int(facts["whole"]))
     return Answer(found, found, math.nan, math.nan, False)
 
 
 def _weighted(
-    stored: Mapping[str, Any], raw: npt.NDArray[np.int64], bits: npt.NDArray[np.bool_], miss: float
+    stored: Mapping[str, Any], raw: npt.NDArray[np.int64], counts: npt.NDArray[np.float64], miss: float
 ) -> Answer:
-    """Of Algorithm 2.
+    """Of Algorithm 2. counts: of each class, its weight; 0 of one that the query does not read.
 
     alpha~ says nothing of queries that are not of the grid.
     """
@@ -98,7 +108,7 @@ def _weighted(
         Fraction(stored["base"]),
         tuple(map(Fraction, stored["values"])),
     )
-    family = Family(measure, _predicate(bits))
+    family = Family(measure, _predicate(counts))
     places, epsilon = int(stored["places"]), Fraction(stored["epsilon"])
     worst, moved, stopped = int(raw[2]), int(stored["sensitivity"]), is_stopped(raw)
     found = answer_all(
@@ -115,10 +125,12 @@ def _weighted(
     return Answer(value, value, float(found.low[0]), float(found.high[0]), below)
 
 
-def _predicate(bits: npt.NDArray[np.bool_]) -> Boxes | Weighted:
+def _predicate(counts: npt.NDArray[np.float64]) -> Boxes | Weighted:
     """The one query; its classes are flat, which changes no sum over them."""
-    listed = np.flatnonzero(bits)
-    if len(listed) and listed[-1] - listed[0] + 1 == len(listed):
+    listed = np.flatnonzero(counts)
+    own = counts.reshape(-1)[listed].tolist()
+    whole = all(one == 1 for one in own)
+    if whole and len(listed) and listed[-1] - listed[0] + 1 == len(listed):
         ends = np.array([[[int(listed[0])]], [[int(listed[-1]) + 1]]])
-        return Boxes((bits.size,), ends[0], ends[1])
-    return Weighted((bits.size,), [dict.fromkeys(listed.tolist(), Fraction(1))])
+        return Boxes((counts.size,), ends[0], ends[1])
+    return Weighted((counts.size,), [dict(zip(listed.tolist(), map(Fraction, own), strict=True))])

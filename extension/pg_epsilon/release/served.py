@@ -26,7 +26,8 @@ from pg_epsilon.release import kronecker
 from pg_epsilon.release.answers import Answer, Noise, Sums, counted, summed
 from pg_epsilon.release.averages import average
 from pg_epsilon.release.ends import Ends
-from pg_epsilon.release.everywhere import Boxes, Everywhere, Shared
+from pg_epsilon.release.everywhere import Boxes, Everywhere, Levels, Shared
+from pg_epsilon.release.factors import Factors
 from pg_epsilon.release.members import AVERAGE, EVERY, ITSELF, QUOTIENTS, SPREAD, Member, Table, digest, of_grid
 from pg_epsilon.release.ranges import Read, read_bits, trees_of
 from pg_epsilon.release.recalled import recalled
@@ -71,6 +72,8 @@ def deviation(facts: Mapping[str, Any], member: Member) -> float:
         many = float(np.square(strategy.weights(member.bits)).sum())
     times = _times(facts, member)
     squares = np.square(weights)
+    if member.weights is not None:
+        times = _factors(facts, member, len(facts["values"])).squares
     of_all = many * float(squares.sum()) if times is None else float(times[: len(squares)] @ squares)
     return noise_of(facts).deviation * math.sqrt(of_all)
 
@@ -82,7 +85,7 @@ def served(
     if not member.classes:
         return Served(member, Answer(0.0, 0.0, 0.0, 0.0, False), queries)
     if of_grid(facts):
-        return Served(member, recalled(facts, cells, member.bits, miss), queries)
+        return Served(member, recalled(facts, cells, member.bits, miss, member.weights), queries)
     noise, steps = noise_of(facts), _steps(facts)
     grain = noise.grain if steps is not None else 1.0
     if (strategy := kronecker.of_facts(facts)) is not None:
@@ -95,13 +98,16 @@ def served(
     read = _read(facts, member.bits)
     if read is None:
         count = member.classes
-        own = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)].sum(axis=0, keepdims=True) * grain
+        each = cells.reshape(member.bits.size, -1)[member.bits.reshape(-1)]
+        own = (each if member.weights is None else each * member.weights[member.bits][:, None]).sum(
+            axis=0, keepdims=True
+        )
+        own = own * grain
     else:
         count, own = len(read.nodes), read.of(cells.reshape(-1, len(facts["values"])))[None, :] * grain
     all_sets = _everywhere(facts, noise, member, read)
     bars: tuple[Noise, float] = (all_sets, miss) if queries is None else (noise, miss / queries)
-    times = _times(facts, member)
-    sums = Sums(own, np.array([count]), None if times is None else times[None, :])
+    sums = _sums(facts, member, own, count, alone=queries is not None)
     if member.way == AVERAGE and steps is not None and member.aggregate.lattice is not None:
         lattice = member.aggregate.lattice
         ends = float(lattice.low * lattice.step), float(lattice.high * lattice.step)
@@ -125,6 +131,21 @@ def _added(facts: Mapping[str, Any], member: Member, sums: Sums, noise: Noise, m
     return found
 
 
+def _sums(facts: Mapping[str, Any], member: Member, own: npt.NDArray[Any], count: int, *, alone: bool) -> Sums:
+    """The cells of one member, added up. alone: its bar is of this one sum, which weights make narrower."""
+    if member.weights is None:
+        times = _times(facts, member)
+        return Sums(own, np.array([count]), None if times is None else times[None, :])
+    factors = _factors(facts, member, own.shape[1])
+    return Sums(own, np.array([count]), factors.squares[None, :], [factors] if alone else None)
+
+
+def _factors(facts: Mapping[str, Any], member: Member, steps: int) -> Factors:
+    """The weights of the member's classes."""
+    counts = np.zeros(member.bits.size) if member.weights is None else np.where(member.bits, member.weights, 0).ravel()
+    return Factors.of(counts, _there(facts, member), steps)
+
+
 def _read(facts: Mapping[str, Any], bits: npt.NDArray[np.bool_]) -> Read | None:
     """Which nodes a set of classes is read from; None of a release whose classes have cells."""
     trees = trees_of(facts)
@@ -133,17 +154,24 @@ def _read(facts: Mapping[str, Any], bits: npt.NDArray[np.bool_]) -> Read | None:
 
 def _times(facts: Mapping[str, Any], member: Member) -> npt.NDArray[np.float64] | None:
     """Of each cell, how many of the member's classes have it; None: all of them have all."""
+    there = _there(facts, member)
+    return None if there is None else np.asarray(there[member.bits.reshape(-1)].sum(axis=0), np.float64)
+
+
+def _there(facts: Mapping[str, Any], member: Member) -> npt.NDArray[np.bool_] | None:
+    """[class, cell]: which exist; None: all."""
     ends = Ends.read(member.bits.shape, facts.get("ends"))
     if ends is None:
         return None
     steps = [Fraction(one) for one in facts["values"] if one not in ("NULL", "NaN")]
-    there = ends.there(sum(one < 0 for one in steps), len(steps), len(facts["values"]))
-    return np.asarray(there[member.bits.reshape(-1)].sum(axis=0), np.float64)
+    return ends.there(sum(one < 0 for one in steps), len(steps), len(facts["values"]))
 
 
 def _everywhere(facts: Mapping[str, Any], noise: Noise, member: Member, read: Read | None) -> Everywhere:
     """The noise whose bars hold for all that could be asked at once: of ranges half of what they may miss is for all
     ranges, half for all sets of nodes."""
+    if member.weights is not None:
+        return Levels.by(noise, member.bits.size, member.weights[member.bits])
     if read is None:
         return Everywhere.of(noise, member.bits.size)
     trees = trees_of(facts)
@@ -154,7 +182,8 @@ def _everywhere(facts: Mapping[str, Any], noise: Noise, member: Member, read: Re
 
 def is_candidate(member: Member) -> int | None:
     """The digest by which a member may be one of the grid's; None: it cannot be one."""
-    return digest(member.bits) if member.way == ITSELF else None
+    weights = np.broadcast_to(1.0, member.bits.shape) if member.weights is None else member.weights
+    return digest(member.bits, weights) if member.way == ITSELF else None
 
 
 Answers = Sequence[Sequence[Served]]
@@ -235,7 +264,8 @@ def _together(one: Served) -> str:
     if math.isnan(one.answer.low):
         return "no error bar: how far it is off was not measured"
     if one.queries is None:
-        return "bars hold at once for every set of its classes"
+        weights = ", whatever the weights" if one.member.weights is not None else ""
+        return f"bars hold at once for every set of its classes{weights}"
     return f"bars hold at once for the {one.queries} queries of its grid"
 
 

@@ -17,7 +17,6 @@ from pg_epsilon.release.ask import Family
 from pg_epsilon.release.members import EVERY, ITSELF, PRESENT, Member, digest, digests
 from pg_epsilon.release.served import deviation, served
 from pg_epsilon.release.sets import Masks
-from pg_epsilon.release.weights import Weights
 
 
 def family(*masks: Masks) -> Family:
@@ -36,12 +35,6 @@ def test_a_query_of_the_grid_is_known_by_its_classes() -> None:
         assert digest(one) in found
     assert digest(bits("01", "00", "00")) not in found
     assert all(-(2**63) <= one < 2**63 for one in found)
-
-
-def test_a_query_with_weights_is_no_set_of_classes() -> None:
-    """No plain question is one of its grid, whose bars hold for other sums."""
-    weighted = SimpleNamespace(masks=(Masks(("110",), (0,)),), weights=Weights((0,), ((0.5, 1, 0),), (0,)))
-    assert digests(cast(Family, weighted)) == []
 
 
 def test_a_set_that_is_no_product_or_empty_is_of_no_grid() -> None:
