@@ -196,3 +196,38 @@ def test_no_row_is_read(cluster: Cluster, alice: Connection) -> None:
         found = asked(alice, "adult", "age < 61", "sum((1 - abs(age - 40) / 100.0) * loss)")
         boss.execute("ROLLBACK")
     assert found["notice"]["path"] == "family"
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_families_of_their_grid_alone_answer_its_weights(cluster: Cluster, alice: Connection, number: int) -> None:
+    """The row of the grid, free; of another weight nothing is known, and it is paid for."""
+    mechanism = ("alg2", "composition", "normalisation", "global")[number]
+    query = f"SELECT sum(CASE stage WHEN $1 THEN 1 ELSE 0.25 END * loss) FROM adult WHERE price > {number + 6}"
+    call = f"SELECT * FROM dp.dp_release_numeric(%s, %s, '{{red,green}}', epsilon => 5, mechanism => '{mechanism}')"
+    rows = alice.execute(call, (f"{mechanism}_grid", query)).fetchall()
+    for (stage,), answer, _, low, high, _ in rows:
+        with no_charge(cluster):
+            weight = f"CASE stage WHEN '{stage}' THEN 1 ELSE 0.25 END"
+            found = asked(alice, "adult", f"price > {number + 6}", f"sum({weight} * loss)")
+        assert found["notice"]["path"] == "family"
+        assert float(found["rows"][0][0]) == pytest.approx(answer, abs=0.51)
+        if low is not None:
+            ((own_low, own_high, _),) = found["bars"][0]
+            assert (float(own_low), float(own_high)) == (pytest.approx(low, abs=1), pytest.approx(high, abs=1))
+    before = charges(cluster)
+    other = asked(alice, "adult", f"price > {number + 6}", "sum(CASE stage WHEN 'red' THEN 1 ELSE 0.5 END * loss)")
+    assert charges(cluster) == before + 1 and other["notice"]["path"] != "family"
+
+
+def test_a_matrix_strategy_answers_no_weights(cluster: Cluster, alice: Connection) -> None:
+    grid = "{" + ",".join(map(str, range(17, 91))) + "}"
+    more = """epsilon => 5, mechanism => 'range', options => '{"strategy": "matrix"}'"""
+    alice.execute(
+        f"SELECT count(*) FROM dp.dp_release_numeric('prefixes', %s, '{grid}', {more})",
+        ("SELECT sum(price) FROM adult WHERE age <= $1 AND price > 3",),
+    )
+    with no_charge(cluster):
+        assert asked(alice, "adult", "age < 61 AND price > 3", "sum(price)")["notice"]["path"] == "family"
+    before = charges(cluster)
+    found = asked(alice, "adult", "age < 61 AND price > 3", "sum((age / 100.0) * price)")
+    assert charges(cluster) == before + 1 and found["notice"]["path"] != "family"

@@ -22,8 +22,9 @@ from pg_epsilon.query.attributes import Attribute, NotBins, attribute, key_of_bi
 from pg_epsilon.query.domain import key_sql
 from pg_epsilon.query.request import Request
 from pg_epsilon.query.types import Texts
-from pg_epsilon.release.ask import Family, Sets
+from pg_epsilon.release.ask import Family
 from pg_epsilon.release.products import Array, rest_of, weights_at
+from pg_epsilon.release.sets import Sets
 from pg_epsilon.release.spreads import SPREADS, too_many
 from pg_epsilon.release.weights import Weights
 
@@ -115,7 +116,7 @@ def members(request: Request, facts: Mapping[str, Any], texts: Texts) -> Table:
         raise NotBins("averages need a family by cells or trees")
     if any(one.way == SPREAD for one in own) and too_many(len(facts["values"]), request.cells * len(own)):
         raise NotBins("the question has too many variances")
-    if any(one.weights is not None for one in own) and "trees" in facts:
+    if any(one.weights is not None for one in own) and ("trees" in facts or "strategy" in facts):
         raise NotBins("weights need a release by cells")
     if sum(one.weights is not None for one in own) * request.cells > MOST_WEIGHED:
         raise NotBins("the question has too many weights")
@@ -289,13 +290,20 @@ def digests(family: Family) -> list[int]:
 
 def _digests_of_weighed(sets: Sets, weights: Weights) -> list[int]:
     """Queries may have the same set of classes and different weights; of those that read nothing there is none."""
-    asked = set(zip(sets.of, weights.of, strict=True))
-    found = {
-        digest_of(sets.different[own], weights.places, weights.different[weight])
-        for own, weight in asked
-        if all("1" in mask for mask in sets.different[own])
-    }
-    return sorted(one for one in found if one is not None)
+    return sorted({one for one in each_of(sets, weights) if one is not None})
+
+
+def each_of(sets: Sets, weights: Weights | None) -> list[int | None]:
+    """`digest_of` each of the different queries of a grid; None of one in which no row counts."""
+    own = dict(zip(sets.of, weights.of, strict=True)) if weights is not None else {}
+    return [
+        None
+        if sets.is_empty(number)
+        else digest_of(masks)
+        if weights is None
+        else digest_of(masks, weights.places, weights.different[own[number]])
+        for number, masks in enumerate(sets.different)
+    ]
 
 
 def _packed(bits: npt.NDArray[Any] | np.bool_) -> bytes:

@@ -21,7 +21,7 @@ from pg_epsilon.release.candidates import Family
 from pg_epsilon.release.decompose import Measure
 from pg_epsilon.release.iterated import HEAD, Iterated, is_stopped
 from pg_epsilon.release.masses import Values
-from pg_epsilon.release.members import digest, digest_of
+from pg_epsilon.release.members import digest, each_of
 from pg_epsilon.release.predicates import Boxes, Weighted
 from pg_epsilon.release.singly import Draw, Singly, answers
 from pg_epsilon.release.truncation import Rounding, alpha_of, answer_all
@@ -45,12 +45,20 @@ def recorded(how: Iterated, asked: ask.Family) -> dict[str, Any]:
     }
 
 
-def recorded_singly(how: Singly) -> dict[str, Any]:
+def recorded_singly(how: Singly, asked: ask.Family) -> dict[str, Any]:
     """The same of composition."""
     draw, values = how.draw, how.draw.values
     lattice = None if values is None else [str(values.step), values.low, values.high, values.bits]
-    sets = [digest_of(one) for one in how.sets] if how.weights is None else []  # of weights none is found
-    return {"lattice": lattice, "share": str(draw.share), "kappa": draw.kappa, "rows": draw.rows, "sets": sets}
+    sets = [one for one in each_of(asked.sets, asked.weights) if one is not None]
+    weighted = {"weighted": True} if draw.weighted else {}
+    return {
+        "lattice": lattice,
+        "share": str(draw.share),
+        "kappa": draw.kappa,
+        "rows": draw.rows,
+        "sets": sets,
+        **weighted,
+    }
 
 
 def recalled(
@@ -76,7 +84,7 @@ def recalled(
 def _singly(stored: Mapping[str, Any], raw: npt.NDArray[np.int64], query: int | None, miss: float) -> Answer:
     lattice, sets = stored["lattice"], stored["sets"]
     values = None if lattice is None else Values(Fraction(lattice[0]), *lattice[1:])
-    draw = Draw(values, Fraction(stored["share"]), int(stored["kappa"]), int(stored["rows"]))
+    draw = Draw(values, Fraction(stored["share"]), int(stored["kappa"]), int(stored["rows"]), "weighted" in stored)
     start = sets.index(query) * draw.numbers
     own = [int(one) for one in raw[start : start + draw.numbers]]
     return answers(own, draw, miss / len(sets))[0]

@@ -151,7 +151,7 @@ def _described(measure: Measured, family: Family) -> dict[str, Any]:
     """How the released integers are read."""
     if isinstance(measure, Singly):
         classes = [[axis.name, list(axis.key.domain)] for axis in family.axes]
-        return {"classes": classes, "singly": recorded_singly(measure), "cells": measure.released}
+        return {"classes": classes, "singly": recorded_singly(measure, family), "cells": measure.released}
     if isinstance(measure, Iterated):
         weights = {**iterated.description(measure, family), "weights": recorded(measure, family)}
         return {**weights, "cells": measure.cells}

@@ -13,11 +13,12 @@ import pytest
 from pg_epsilon.query.aggregates import ROWS, VALUE, Aggregate
 from pg_epsilon.query.attributes import Attribute, NotBins
 from pg_epsilon.release.answers import Noise
-from pg_epsilon.release.ask import Family, Masks, Sets
+from pg_epsilon.release.ask import Family
 from pg_epsilon.release.everywhere import LEVELS, Everywhere, Levels
 from pg_epsilon.release.members import EVERY, ITSELF, Member, digest, digest_of, digests
 from pg_epsilon.release.products import MOST_FACTORS, factors_of, rest_of, weights_at
 from pg_epsilon.release.served import deviation, is_candidate, served
+from pg_epsilon.release.sets import Masks, Sets
 from pg_epsilon.release.weights import Weights
 
 CAST = "::pg_catalog.numeric"
@@ -86,7 +87,7 @@ def test_a_weight_of_another_column_or_of_ranges_is_a_reason() -> None:
 
 
 def grid(masks: tuple[Masks, ...], weights: Weights | None) -> Family:
-    return cast(Family, SimpleNamespace(masks=masks, sets=Sets.of_masks(masks), weights=weights))
+    return cast(Family, SimpleNamespace(masks=masks, sets=Sets.of_masks(masks, weights), weights=weights))
 
 
 MASKS = (Masks(("110", "011"), (0, 0, 1, 0, 1)), Masks(("01", "11"), (0, 0, 0, 1, 1)))
