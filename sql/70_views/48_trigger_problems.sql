@@ -7,24 +7,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     ('dp.chain', 'append_only'), ('dp.chain', 'append_only_truncate'),
     ('dp.draft', 'append_only'), ('dp.draft', 'append_only_truncate'), ('dp.draft', 'only_redacted')
   ), ours AS (
-    SELECT w.relation, w.name, NULL AS state FROM wanted w
+    SELECT w.relation::regclass::oid AS oid, w.relation, w.name, NULL AS state FROM wanted w
     WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = w.relation::regclass AND t.tgname = w.name AND NOT t.tgisinternal)
     UNION ALL
     -- of protected relations too, where a partition key that cannot be updated has a check of its own
-    SELECT t.tgrelid::regclass::text, t.tgname, t.tgenabled FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+    SELECT t.tgrelid, t.tgrelid::regclass::text, t.tgname, t.tgenabled FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
     WHERE f.pronamespace = 'dp'::regnamespace AND t.tgname <> '~dp_partition_key' AND NOT t.tgisinternal
   )
   SELECT o.relation, CASE WHEN o.state IS NULL THEN format('its trigger %I is gone', o.name) WHEN o.state = 'O' THEN format('its trigger %I does not fire for replication', o.name) ELSE format('its trigger %I is disabled', o.name) END,
          CASE WHEN o.state IS NULL THEN 'Make it again as the script pg_epsilon--VERSION.sql in the server''s extension directory does, and look who dropped it.'
               ELSE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', o.relation, o.name) END
   FROM ours o WHERE o.state IS NULL OR o.state IN ('D', 'R')
-     -- TimescaleDB keeps a hypertable's and its chunks' own way
-     OR o.state = 'O' AND NOT (dp._hypertable(o.relation::regclass)).hypertable AND NOT dp._is_chunk(o.relation::regclass)
+     -- TimescaleDB keeps a hypertable's and its chunks' own way; by oid, because a name is looked up in schemas that may be closed
+     OR o.state = 'O' AND NOT (dp._hypertable(o.oid)).hypertable AND NOT dp._is_chunk(o.oid)
   UNION ALL
   SELECT e.name, CASE WHEN t.evtname IS NULL THEN 'this event trigger is gone' WHEN t.evtenabled = 'O' THEN 'this event trigger does not fire for replication' ELSE 'this event trigger is disabled' END,
          CASE WHEN t.evtname IS NULL THEN 'Make it again as the script pg_epsilon--VERSION.sql in the server''s extension directory does, and look who dropped it.'
               ELSE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', e.name) END
-  FROM (VALUES ('dp_policy_follows_ddl'), ('dp_policy_drops_with_object'), ('dp_keep_ledger')) e(name)
+  FROM (VALUES ('dp_policy_follows_ddl'), ('dp_policy_drops_with_object'), ('dp_keep_ledger'), ('dp_harden_extensions')) e(name)
   LEFT JOIN pg_event_trigger t ON t.evtname = e.name WHERE t.evtname IS NULL OR t.evtenabled <> 'A'
 $$;
 COMMENT ON FUNCTION dp._trigger_problems() IS 'Triggers of ours that are gone or disabled: those that keep ledger, accounts and datasets, those that follow DDL, those of protected relations.';

@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM analysts r WHERE r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
   UNION ALL
   SELECT 'error', r.rolname::text, format('an analyst is a member of %I', f.rolname), format('REVOKE %I FROM %I', f.rolname, r.rolname)
-  FROM analysts r JOIN pg_roles f ON f.rolname IN ('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_facade', 'dp_reader') OR f.rolname LIKE 'pg\_%'
+  FROM analysts r JOIN pg_roles f ON f.rolname IN ('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_facade', 'dp_reader', 'dp_timescaledb') OR f.rolname LIKE 'pg\_%'
   WHERE NOT r.rolsuper AND pg_has_role(r.oid, f.oid, 'MEMBER')
   UNION ALL
   SELECT 'error', p.part::regclass::text, format('%s %I holds %s on it', r.what, r.rolname, v.privilege), 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).'
@@ -127,6 +127,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   CROSS JOIN LATERAL (SELECT (SELECT x.option_value FROM pg_options_to_table(f.ftoptions) x WHERE x.option_name = 'use_remote_estimate') AS own,
                              (SELECT x.option_value FROM pg_options_to_table(s.srvoptions) x WHERE x.option_name = 'use_remote_estimate') AS usual) o
   WHERE COALESCE(o.own, o.usual, 'false')::boolean
+  UNION ALL
+  SELECT x.severity, x.object, x.problem, x.hint FROM dp._extension_problems() x
   UNION ALL
   SELECT 'error', t.object, t.problem, t.hint FROM dp._trigger_problems() t
   UNION ALL

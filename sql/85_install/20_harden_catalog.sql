@@ -19,7 +19,8 @@ BEGIN
   GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn() TO dp_owner;
   REVOKE ALL ON pg_shdepend, pg_db_role_setting, pg_largeobject_metadata FROM PUBLIC;
   REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+  CALL dp._close_extensions();
 END $$;
 COMMENT ON PROCEDURE dp.harden_catalog() IS
-  'Superuser: takes from PUBLIC, in this database, the catalog columns and functions that tell sizes, row counts and activity of protected relations. Members of pg_monitor keep the functions.';
+  'Superuser: takes from PUBLIC, in this database, the catalog columns and functions that tell sizes, row counts and activity of protected relations. Members of pg_monitor keep the functions. TimescaleDB''s catalog and functions become those of dp_timescaledb.';
 REVOKE ALL ON PROCEDURE dp.harden_catalog() FROM PUBLIC;

@@ -14,6 +14,7 @@ BEGIN
       ('dp_planner', 'NOLOGIN', 'pays for what everybody uses'),
       ('dp_reader',  'LOGIN', 'the facade''s login for public tables'),
       ('dp_facade',  'NOLOGIN', 'owns every object of the facade'),
+      ('dp_timescaledb', 'NOLOGIN', 'group: may use TimescaleDB''s own catalog and functions, which tell about rows'),
       ('dp_analyst', 'NOLOGIN', 'group: may ask dp_* questions')) AS v(name, attributes, purpose)
   LOOP
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r.name) THEN
@@ -23,6 +24,7 @@ BEGIN
     EXECUTE pg_catalog.format('COMMENT ON ROLE %I IS %L', r.name, 'pg_epsilon: ' || r.purpose);
   END LOOP;
   GRANT dp_facade TO dp_gateway;
+  GRANT dp_timescaledb TO dp_owner, dp_admin;
 END $$;
 \if :{?roles_only}
   \quit
