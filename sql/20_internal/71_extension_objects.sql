@@ -16,7 +16,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   WHERE CASE WHEN o.extname = 'timescaledb' THEN p.proname !~ ('^(time_bucket(_ng|_gapfill)?|locf|interpolate|first|last|histogram|get_partition_(hash|for_key)'
         '|interval_to_usec|to_(date|interval|timestamp|timestamp_without_timezone|unix_microseconds)|(bookend|first|last|hist)_[a-z]+func|(compressed_data|dimension_info)_(in|out|recv|send))$')
       ELSE p.provolatile <> 'i' AND p.prorettype NOT IN ('internal'::regtype, 'language_handler'::regtype, 'trigger'::regtype, 'event_trigger'::regtype, 'fdw_handler'::regtype, 'index_am_handler'::regtype,
-        'table_am_handler'::regtype, 'tsm_handler'::regtype) AND NOT 'internal'::regtype = ANY (p.proargtypes::oid[]) END
+        'table_am_handler'::regtype, 'tsm_handler'::regtype) AND NOT 'internal'::regtype = ANY (p.proargtypes::oid[])
+        AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typreceive, t.typsend)) END
 $$;
 COMMENT ON FUNCTION dp._extension_objects() IS
   'Relations of other extensions, and their functions that are not known to depend on their arguments alone; closed: dp.harden_catalog() takes them from PUBLIC, because TimescaleDB''s tell about rows.';

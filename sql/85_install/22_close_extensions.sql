@@ -23,13 +23,12 @@ REVOKE ALL ON PROCEDURE dp._close_extensions() FROM PUBLIC;
 CREATE FUNCTION dp._harden_extensions() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM dp._extension_objects() o WHERE o.closed AND o.open_to_public IS NOT NULL) THEN
-    RETURN;
+  IF EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'timescaledb') THEN
+    CALL dp._close_extensions();
   END IF;
-  CALL dp._close_extensions();
 EXCEPTION WHEN OTHERS THEN
   -- an update must not fail because of rights: dp.check() says what is open
-  RAISE WARNING USING ERRCODE = SQLSTATE, MESSAGE = format('what %s owns may tell analysts about rows until it is closed', TG_TAG), HINT = 'A superuser runs CALL dp.harden_catalog().';
+  RAISE WARNING USING ERRCODE = SQLSTATE, MESSAGE = 'TimescaleDB''s catalog and functions may tell analysts about rows until they are closed', HINT = 'A superuser runs CALL dp.harden_catalog().';
 END $$;
 COMMENT ON FUNCTION dp._harden_extensions() IS 'What an extension brings that tells about rows is closed as soon as it is there (dp.harden_catalog).';
 REVOKE ALL ON FUNCTION dp._harden_extensions() FROM PUBLIC;

@@ -3,6 +3,9 @@ LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   o record;
 BEGIN
+  IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'dp.unharden_catalog needs a superuser', HINT = 'Run it with psql -U postgres.';
+  END IF;
   CALL dp.before_pg_upgrade();
   FOR o IN SELECT x.kind, x.signature, array_to_string(array_agg(DISTINCT a.privilege_type), ', ') AS held
            FROM dp._extension_objects() x

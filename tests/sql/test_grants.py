@@ -30,6 +30,9 @@ INVOKERS = {
     "repair_channel": "makes a server and a password: a superuser's",
     "harden_catalog": "revokes on pg_catalog: a superuser's",
     "before_pg_upgrade": "grants on pg_catalog: a superuser's",
+    "unharden_catalog": "grants on pg_catalog: a superuser's",
+    "_close_extensions": "grants what another extension owns: a superuser's",
+    "_harden_extensions": "does the same for who makes or updates an extension, if he is a superuser",
 }
 CALLS = {
     "dp_count",
@@ -215,14 +218,15 @@ def test_nobody_may_create_in_our_schemas(cluster: Cluster) -> None:
 
 
 ATTRIBUTES = {  # login, inherit, groups
-    "dp_owner": (False, True, []),
+    "dp_owner": (False, True, ["dp_timescaledb"]),
     "dp_channel": (False, True, []),
     "dp_auth": (False, True, []),
     "dp_gateway": (True, True, ["dp_facade"]),
-    "dp_admin": (False, True, []),
+    "dp_admin": (False, True, ["dp_timescaledb"]),
     "dp_planner": (False, True, []),
     "dp_reader": (True, True, []),
     "dp_facade": (False, True, []),
+    "dp_timescaledb": (False, True, []),
     "dp_analyst": (False, True, []),
 }
 

@@ -86,7 +86,7 @@ ADMINS_CALLS = [
     "set_limits(rows => 5000)",
     "confirm_ledger('rows', add_epsilon => 0)",
 ]
-SUPERUSERS_CALLS = ["repair_channel()", "harden_catalog()", "before_pg_upgrade()"]
+SUPERUSERS_CALLS = ["repair_channel()", "harden_catalog()", "before_pg_upgrade()", "unharden_catalog()"]
 
 
 @pytest.mark.parametrize("call", OWNERS_CALLS + ADMINS_CALLS + SUPERUSERS_CALLS)

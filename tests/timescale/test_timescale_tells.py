@@ -16,8 +16,8 @@ OWNED = """
 SELECT CASE WHEN c.oid IS NULL THEN 'routine' WHEN c.relkind = 'S' THEN 'sequence' ELSE 'relation' END AS kind,
        COALESCE(c.oid::regclass::text, p.oid::regprocedure::text) AS signature, COALESCE(c.oid, p.oid) AS oid,
        p.proname, p.provolatile, COALESCE(c.relacl, p.proacl) AS acl,
-       EXISTS (SELECT FROM aclexplode(COALESCE(i.initprivs, CASE WHEN c.oid IS NULL THEN acldefault('f', p.proowner) END))
-               a WHERE a.grantee = 0) AS was_open
+       EXISTS (SELECT FROM aclexplode(COALESCE(i.initprivs, CASE WHEN c.oid IS NULL THEN acldefault('f', 10) END)) a
+               WHERE a.grantee = 0) AS was_open
 FROM pg_extension e
 JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
 LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relkind IN ('r', 'v', 'm', 'S')
@@ -114,7 +114,7 @@ def test_a_direct_session_is_refused(cluster: Cluster, sql: str) -> None:
         alice.execute(sql)
 
 
-def test_a_row_of_one_user_changes_nothing_that_is_seen(cluster: Cluster) -> None:
+def test_a_row_of_one_user_shows_nowhere(cluster: Cluster) -> None:
     """The row makes a chunk; whoever writes it needs no right on what the extension owns."""
 
     def seen() -> list[Any]:
@@ -178,6 +178,23 @@ def test_an_update_of_the_extension_closes_what_it_opened(cluster: Cluster) -> N
     assert problems(cluster) == []
     with cluster.connect("alice") as alice, pytest.raises(psycopg.errors.InsufficientPrivilege):
         alice.execute("SELECT * FROM timescaledb_information.chunks")
+
+
+def test_who_is_no_superuser_is_told_who_closes_it(cluster: Cluster) -> None:
+    """An extension may be made by whoever owns the database; of another one nothing is said."""
+    cluster.execute("GRANT CREATE ON DATABASE private TO boss")
+    with cluster.connect("boss") as boss:
+        told: list[tuple[str | None, str | None]] = []
+        boss.add_notice_handler(lambda notice: told.append((notice.message_primary, notice.message_hint)))
+        boss.execute("CREATE EXTENSION pg_trgm")
+        boss.execute("DROP EXTENSION pg_trgm")
+    assert told == [
+        (
+            "TimescaleDB's catalog and functions may tell analysts about rows until they are closed",
+            "A superuser runs CALL dp.harden_catalog().",
+        )
+    ]
+    cluster.execute("REVOKE CREATE ON DATABASE private FROM boss")
 
 
 def test_an_analyst_in_the_group_is_an_error(cluster: Cluster) -> None:
