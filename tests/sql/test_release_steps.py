@@ -108,6 +108,33 @@ def test_a_cancel_releases_what_is_drawn(cluster: Cluster) -> None:
         assert "stopped after 4 of 10 rounds" in said[-1] and "no answer has a bar" in said[-1]
 
 
+def test_a_cancel_that_is_heard_twice_releases_what_is_drawn(cluster: Cluster) -> None:
+    """One cancel is two signals: the second one may end what the first one has begun."""
+    waiting = "wait_event_type = 'Lock' AND usename ~ '^dp_channel_'"
+    charge = "SELECT FROM dp.ledger WHERE kind = 'charge' AND request -> 'release' ->> 'name' = 'heard' FOR UPDATE"
+    with cluster.connect("alice", tcp=True) as alice, cluster.connect(autocommit=False) as other:
+        pid = alice.info.backend_pid
+
+        def cancel() -> None:
+            with ThreadPoolExecutor(1) as pool, cluster.connect() as root:
+                taken = pool.submit(other.execute, charge)  # after the step that is cancelled, before its end is kept
+                assert soon(lambda: backends(root, "wait_event_type = 'Lock' AND usename = 'postgres'"))
+                root.execute("SELECT pg_cancel_backend(%s)", [pid])
+                taken.result()
+                assert soon(lambda: backends(root, waiting))
+                stopping = one(root, f"SELECT pid FROM pg_stat_activity WHERE {waiting}")
+                root.execute("SELECT pg_cancel_backend(%s)", [pid])
+                assert soon(lambda: backends(root, f"{waiting} AND pid <> {stopping}"))
+                other.rollback()
+
+        with held(cluster, 4), when_held(cluster, cancel), refused("57014", "user request", hint=False):
+            alice.execute(question("heard", rounds=11))
+        assert len(drafts(cluster, "heard")) == 3
+        with no_charge(cluster):
+            rows = alice.execute(question("heard", rounds=11)).fetchall()
+    assert [row[2:] for row in rows] == [(None, None, None, True)] * 3
+
+
 def test_a_stopped_family_answers_plain_questions_without_bars(cluster: Cluster) -> None:
     with cluster.connect("alice") as alice:
         with held(cluster, 5), when_held(cluster, alice.cancel), refused("57014", hint=False):
