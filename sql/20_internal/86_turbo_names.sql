@@ -12,3 +12,4 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION dp._partition_type(regclass) IS 'The type of a relation''s partition key; NULL without partitions.';
 REVOKE ALL ON FUNCTION dp._partition_type(regclass) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._partition_type(regclass) TO dp_admin;

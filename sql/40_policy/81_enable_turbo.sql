@@ -40,10 +40,11 @@ BEGIN
   made := dp._enable_turbo(relation, jsonb_build_object('attributes', to_jsonb(attributes), 'alpha', alpha::text, 'beta', beta::text, 'partition_by', partition_by,
     'scale', scale::text, 'scale_epsilon', scale_epsilon::text, 'settings', settings || jsonb_build_object('planner', planner)));
   IF partition_by IS NOT NULL THEN
-    -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
-    EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed" BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, made.view, partition_by, made.kind);
+    EXECUTE dp._seal_trigger(relation);
     IF NOT (dp._hypertable(relation)).hypertable THEN
-      EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "~dp_sealed"', relation);
+      -- a trigger that is made again at each seal cannot be ALWAYS without an ALTER TABLE, which every proxy would have to follow
+      EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed_replica" AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, made.view, partition_by, made.kind);
+      EXECUTE format('ALTER TABLE %s ENABLE REPLICA TRIGGER "~dp_sealed_replica"', relation);
     END IF;
   END IF;
 END $$;
@@ -52,15 +53,25 @@ COMMENT ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, b
 REVOKE ALL ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON PROCEDURE dp.enable_turbo(regclass, name[], numeric, numeric, name, boolean, text, numeric, numeric, jsonb) TO dp_admin;
 
-CREATE PROCEDURE dp.disable_turbo(relation regclass)
+CREATE FUNCTION dp._disable_turbo(relation regclass) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.disable_turbo');
-  DELETE FROM dp.turbo_view v WHERE v.relation = disable_turbo.relation;
+  DELETE FROM dp.turbo_view v WHERE v.relation = _disable_turbo.relation;
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('Turbo is not enabled for %s', relation), HINT = 'Nothing to do.';
   END IF;
+END $$;
+COMMENT ON FUNCTION dp._disable_turbo(regclass) IS 'Forgets a Turbo view; dp.disable_turbo then drops what only the table''s owner can.';
+REVOKE ALL ON FUNCTION dp._disable_turbo(regclass) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._disable_turbo(regclass) TO dp_admin;
+
+CREATE PROCEDURE dp.disable_turbo(relation regclass)
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+BEGIN
+  PERFORM dp._disable_turbo(relation);
+  EXECUTE format('DROP TRIGGER IF EXISTS "~dp_sealed" ON %1$s; DROP TRIGGER IF EXISTS "~dp_sealed_replica" ON %1$s', relation);
 END $$;
 COMMENT ON PROCEDURE dp.disable_turbo(regclass) IS 'Other mechanisms answer again. What Turbo learned and cached is forgotten; what was spent stays spent.';
 REVOKE ALL ON PROCEDURE dp.disable_turbo(regclass) FROM PUBLIC;

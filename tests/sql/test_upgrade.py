@@ -30,6 +30,14 @@ CREATE TABLE people_syn AS SELECT * FROM people;
 CALL dp.register_synthetic('people', 'people_syn', 'declassified');
 CALL dp.allot('dp_planner', 'people', epsilon => 1);
 CALL dp.describe_column('items', 'price', bounds => '{0,100}', resolution => '0.01');
+CREATE TABLE stream (day date, a int);
+CALL dp.create_dataset('stream', epsilon => 1);
+CALL dp.protect('stream', 'stream', partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "1 day"}');
+CALL dp.describe_column('stream', 'day');
+CALL dp.describe_column('stream', 'a', bounds => '{0,3}', nullable => false);
+CALL dp.publish('stream');
+CALL dp.enable_turbo('stream', '{a}', 0.1, 0.01, 'day', true, scale => 1000);
+CALL dp.seal_partition('stream', '2024-01-01'); CALL dp.seal_partition('stream', '2024-01-03');
 """
 QUESTIONS = {  # answered under 0.1.0, and asked again afterwards: the same answers, for nothing
     "count": "dp.dp_count_request('people', 'age > 30')",
@@ -308,3 +316,21 @@ def test_versions_that_differ_are_told_the_command() -> None:
         with cluster.connect("alice") as alice:
             count(alice)
         balanced(cluster)
+
+
+def test_what_was_sealed_stays_sealed_by_the_triggers_of_today(upgraded: Upgraded) -> None:
+    """Also for replication's workers; a day between sealed ones takes rows without a call, as new ones do."""
+    made = """SELECT string_agg(pg_get_triggerdef(oid), E'\n' ORDER BY tgname) FROM pg_trigger
+              WHERE tgrelid = 'stream'::regclass AND tgname ~ '~dp_sealed'"""
+    with upgraded.cluster.connect("boss") as boss, upgraded.cluster.connect() as root:
+        first, second = str(one(boss, made)).splitlines()
+        assert "AFTER INSERT" in first and "'2024-01-02'::date" in first and '"~dp_sealed_replica" AFTER' in second
+        for day in ("2024-01-01", "2024-01-03"):
+            for conn in (boss, root):
+                with refused("42501", "is sealed"):
+                    conn.execute("INSERT INTO stream VALUES (%s, 1)", [day])
+            root.execute("SET session_replication_role = replica")
+        boss.execute("INSERT INTO stream VALUES ('2024-01-02', 1), ('2024-01-04', 1)")
+        boss.execute("CALL dp.seal_partition('stream', '2024-01-02')")
+        wrong = "SELECT problem FROM dp.check() WHERE object ~ 'stream' AND problem ~ 'trigger'"
+        assert boss.execute(wrong).fetchall() == []

@@ -149,23 +149,14 @@ class Owner:
     def seal_until(self, schema: str, name: str, until: str) -> int:
         """Seal every partition that ends at `until`, a value of the key, or before: how many were sealed now."""
         policy, view = self._partitioned(schema, name)
-        if policy.grid is None or policy.partition_by is None or "list" in policy.grid:
-            raise DPError(OUT_OF_RANGE, "partitions of a list have no age", "CALL dp.seal_partition(relation, value)")
-        last = number_of(policy, until)
-        if last is None:
-            return 0
-        todo = [number for number in range(last) if number not in view.parts or not view.parts[number].sealed]
-        if len(todo) > MOST_SEALED:
-            raise DPError(
-                OUT_OF_RANGE,
-                f"{len(todo)} partitions since the origin of the grid, more than {MOST_SEALED} for one call",
-                "Seal up to an earlier value first.",
-            )
+        todo = _unsealed(policy, view, until)
         for number in todo:
-            if number in view.parts:
-                continue  # reopened: its owner seals it again himself, when he is done
             self._seal_cell(policy, view, cell(policy, number), None)
-        return sum(number not in view.parts for number in todo)
+        return len(todo)
+
+    def due(self, schema: str, name: str, until: str) -> int:
+        """How many partitions `seal_until` would seal."""
+        return len(_unsealed(*self._partitioned(schema, name), until))
 
     def reopen(self, schema: str, name: str, partition: str) -> str:
         """Take a partition's seal off: what was cached of it is served no more, its epochs close, its account stays."""
@@ -251,6 +242,21 @@ class Owner:
         exact = self._views.rows(policy, where)
         (noisy,) = self._noise().laplace([exact], l1_sensitivity=1, epsilon=epsilon, label="turbo scale")
         return Decimal(max(1, noisy))
+
+
+def _unsealed(policy: Policy, view: View, until: str) -> list[int]:
+    """Partitions that end at `until` or before, and were never sealed: a reopened one its owner seals himself."""
+    if policy.grid is None or policy.partition_by is None or "list" in policy.grid:
+        raise DPError(OUT_OF_RANGE, "partitions of a list have no age", "CALL dp.seal_partition(relation, value)")
+    last = number_of(policy, until)
+    todo = [number for number in range(last or 0) if number not in view.parts]
+    if len(todo) > MOST_SEALED:
+        raise DPError(
+            OUT_OF_RANGE,
+            f"{len(todo)} partitions since the origin of the grid, more than {MOST_SEALED} for one call",
+            "Seal up to an earlier value first.",
+        )
+    return todo
 
 
 def _check_partitions(

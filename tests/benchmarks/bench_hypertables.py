@@ -1,0 +1,149 @@
+"""`make bench-hypertables`: what a seal costs whoever loads rows into a hypertable, and what it loses: nothing.
+
+Against the same hypertable without pg_epsilon, in the same cluster, statement by statement in turn. Where this machine's
+PostgreSQL has no TimescaleDB, it is measured on Debian 13, in the chroot of `make test-timescale`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / part) for part in ("tests", "scripts", "extension", "proxy", "tests/benchmarks")]
+
+from report import Row, paired, publish, row  # noqa: E402
+
+from fix_cluster import Cluster, standard_cluster  # noqa: E402
+from fix_sealing import race  # noqa: E402
+
+THERE = (
+    'scripts/env.sh >&2 && scripts/env.sh "postgresql-$(scripts/paths.py pg-version)-timescaledb" >&2 && make sql >&2'
+    ' && "$(scripts/paths.py venv)/bin/python" tests/benchmarks/bench_hypertables.py --here'
+)
+PAIRS = 60
+ROWS = 20_000
+SEALED = 30  # days
+WIDE = "at timestamptz NOT NULL, device int, reading float8, note text"
+TABLES = f"""
+CREATE TABLE plain ({WIDE});
+SELECT create_hypertable('plain', 'at', chunk_time_interval => INTERVAL '1 day');
+CREATE TABLE sealed ({WIDE});
+SELECT create_hypertable('sealed', 'at', chunk_time_interval => INTERVAL '1 day');
+CALL dp.create_dataset('sealed', epsilon => 10);
+CALL dp.protect('sealed', 'sealed', partition_by => 'at', grid => '{{"origin": "2024-01-01", "width": "1 day"}}');
+CALL dp.describe_column('sealed', 'at');
+CALL dp.describe_column('sealed', 'device', bounds => '{{0,99}}', nullable => false);
+CALL dp.publish('sealed');
+CALL dp.enable_turbo('sealed', '{{device}}', 0.05, 0.001, 'at', true, scale => 10000);
+INSERT INTO plain SELECT TIMESTAMPTZ '2024-01-01 00:00+00' + i * INTERVAL '1 hour', i % 100, i, 'some words'
+  FROM generate_series(0, 24 * 40) i;
+INSERT INTO sealed SELECT * FROM plain;
+CALL dp.seal_partitions('sealed', until => '2024-01-31 00:00+00');
+CALL dp.reopen_partition('sealed', '2024-01-11 00:00+00');
+CREATE TABLE raced (at timestamptz NOT NULL, a int);
+SELECT create_hypertable('raced', 'at', chunk_time_interval => INTERVAL '1 day');
+CALL dp.create_dataset('raced', epsilon => 10);
+CALL dp.protect('raced', 'raced', partition_by => 'at', grid => '{{"origin": "2024-01-01", "width": "1 day"}}');
+CALL dp.describe_column('raced', 'a', bounds => '{{0,3}}', nullable => false);
+CALL dp.publish('raced');
+CALL dp.enable_turbo('raced', '{{a}}', 0.05, 0.001, 'at', true, scale => 1000);
+"""
+ABOVE, REOPENED = "2024-02-05 00:00+00", "2024-01-11 00:00+00"
+MANY = (
+    "INSERT INTO {0} SELECT TIMESTAMPTZ '{1}' + i * INTERVAL '1 second', i % 100, i, 'some words'"
+    f" FROM generate_series(1, {ROWS}) i"
+)
+
+
+@contextmanager
+def hypertables() -> Iterator[Cluster]:
+    preload = {"shared_preload_libraries": "timescaledb", "timescaledb.max_background_workers": "0"}
+    with standard_cluster(**preload, **{"timescaledb.telemetry_level": "off"}) as cluster:
+        cluster.execute("CREATE EXTENSION timescaledb", "GRANT USAGE ON SCHEMA public TO boss")
+        cluster.psql(TABLES, user="boss")
+        yield cluster
+
+
+def many(conn: psycopg.Connection[Any], table: str, day: str) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute(MANY.format(table, day))
+
+
+def copied(conn: psycopg.Connection[Any], table: str, day: str) -> None:
+    lines = "".join(f"{day}\t{i % 100}\t{i}\tsome words\n" for i in range(ROWS))
+    with conn.transaction(force_rollback=True), conn.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+        copy.write(lines)
+
+
+def single(conn: psycopg.Connection[Any], table: str, day: str) -> None:
+    """One row a statement, prepared: the condition is read anew by each."""
+    with conn.transaction(force_rollback=True):
+        for i in range(300):
+            conn.execute(f"INSERT INTO {table} VALUES (%s, %s, %s, 'some words')", [day, i, i], prepare=True)
+
+
+LOADS: dict[str, tuple[Callable[[psycopg.Connection[Any], str, str], None], str]] = {
+    "": (many, f"INSERT of {ROWS} rows"),
+    ":copy": (copied, f"COPY of {ROWS} rows"),
+    ":one_row": (single, "INSERT of one row, 300 times"),
+}
+
+
+def ingest(cluster: Cluster) -> list[Row]:
+    found = []
+    with cluster.connect("boss") as conn:
+        for place, day, target in (("above", ABOVE, 1.1), ("reopened", REOPENED, 1.5)):
+            for kind, (load, what) in LOADS.items():
+                ours, base, ratio = paired(
+                    lambda load=load, day=day: load(conn, "sealed", day),  # type: ignore[misc]
+                    lambda load=load, day=day: load(conn, "plain", day),  # type: ignore[misc]
+                    PAIRS,
+                )
+                where = "above what is sealed" if place == "above" else "into a reopened day"
+                note = f"{what} {where} ({SEALED} days sealed), s; baseline: an ordinary hypertable; at most {target}"
+                found.append(row(f"insert_ratio:{place}{kind}", ours, base, note, ratio))
+    return found
+
+
+def lost(cluster: Cluster) -> Row:
+    missing, committed = 0, 0
+    for number in range(5):
+        day = f"TIMESTAMPTZ '2024-01-{number + 1:02d} 12:00+00'"
+        counted, there = race(cluster, "raced", day, number)
+        missing, committed = missing + abs(there - counted), committed + there
+    note = "rows committed to five days that their seals did not count, twenty writers each; baseline: rows committed"
+    return row("seal_lost_rows", missing, committed, note, 0.0 if not missing else None)
+
+
+def measured() -> list[Row]:
+    with hypertables() as cluster:
+        return [*ingest(cluster), lost(cluster)]
+
+
+def there() -> list[Row]:
+    """The same on Debian 13, in a copy of this checkout: its last line of output."""
+    command = [str(ROOT / "scripts" / "chroot.sh"), "trixie", "bash", "-c", THERE]
+    out = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
+    rows = next(line for line in reversed(out.splitlines()) if line.startswith("["))
+    found = json.loads(rows)
+    assert isinstance(found, list)
+    return found
+
+
+def main() -> None:
+    if "--here" in sys.argv:
+        print(json.dumps(measured()))
+        return
+    publish("hypertables", there())
+
+
+if __name__ == "__main__":
+    main()
