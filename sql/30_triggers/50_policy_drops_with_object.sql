@@ -12,11 +12,15 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('%s defines the privacy unit or partitions of a protected relation', lost.object_identity),
       HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
   END IF;
-  SELECT d.object_identity INTO lost FROM pg_event_trigger_dropped_objects() d
-  JOIN dp.relation_policy p ON p.partition_by IS NOT NULL AND p.relation = to_regclass(format('%I.%I', d.address_names[1], d.address_names[2]))
-  WHERE d.classid = 'pg_trigger'::regclass AND d.address_names[3] = '~dp_partition_key' LIMIT 1;
+  SELECT d.object_identity, d.address_names[3] AS name INTO lost FROM pg_event_trigger_dropped_objects() d
+  CROSS JOIN LATERAL to_regclass(format('%I.%I', d.address_names[1], d.address_names[2])) AS t(relation)
+  JOIN dp.relation_policy p ON p.partition_by IS NOT NULL AND p.relation IN (
+    SELECT t.relation UNION ALL SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = t.relation AND (dp._hypertable(i.inhparent)).hypertable)
+  WHERE d.classid = 'pg_trigger'::regclass AND (d.address_names[3] = '~dp_partition_key'
+    OR d.address_names[3] IN ('~dp_sealed', '~dp_sealed_replica') AND EXISTS (SELECT FROM dp.turbo_view v WHERE v.relation = p.relation AND v.partitioned)) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('trigger %s keeps rows in their partition accounts', lost.object_identity), HINT = 'CALL dp.unprotect(relation) first: its accounts stay.';
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('trigger %s keeps %s', lost.object_identity, CASE lost.name WHEN '~dp_partition_key' THEN 'rows in their partition accounts' ELSE 'sealed partitions sealed' END),
+      HINT = CASE lost.name WHEN '~dp_partition_key' THEN 'CALL dp.unprotect(relation) first: its accounts stay.' ELSE 'CALL dp.reopen_partition(relation, value) before late rows are loaded, or dp.disable_turbo(relation).' END;
   END IF;
   WITH gone AS (SELECT objid, objsubid, object_identity FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass),
        a AS (DELETE FROM dp.column_policy c USING gone g WHERE c.relation = g.objid AND g.objsubid IN (0, c.attnum) RETURNING 1),

@@ -1,6 +1,6 @@
 CREATE FUNCTION dp._trigger_problems() RETURNS TABLE (object text, problem text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  WITH wanted(relation, name) AS (VALUES
+  WITH RECURSIVE wanted(relation, name) AS (VALUES
     ('dp.ledger', 'append_only'), ('dp.ledger', 'append_only_truncate'), ('dp.release', 'append_only'), ('dp.release', 'append_only_truncate'),
     ('dp.account', 'keep_accounts'), ('dp.account', 'keep_accounts_truncate'), ('dp.account', 'monotone'), ('dp.dataset', 'keep_datasets'),
     ('dp.dataset', 'keep_datasets_truncate'), ('dp.dataset', 'immutable'), ('dp.protection', 'keep_protections'), ('dp.protection', 'keep_protections_truncate'),
@@ -12,7 +12,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL
     -- of protected relations too, where a partition key that cannot be updated has a check of its own
     SELECT t.tgrelid, t.tgrelid::regclass::text, t.tgname, t.tgenabled FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
-    WHERE f.pronamespace = 'dp'::regnamespace AND t.tgname <> '~dp_partition_key' AND NOT t.tgisinternal
+    WHERE f.pronamespace = 'dp'::regnamespace AND t.tgname NOT IN ('~dp_partition_key', '~dp_sealed', '~dp_sealed_replica') AND NOT t.tgisinternal
+  ), hypertable AS MATERIALIZED (
+    SELECT v.relation, (dp._hypertable(v.relation)).hypertable AS is FROM dp.turbo_view v WHERE v.partitioned
+  ), seals(relation, part, hyper) AS (
+    SELECT h.relation::oid, h.relation::oid, h.is FROM hypertable h
+    -- what inherits without being a partition or a chunk is no part of a view's partitions
+    UNION SELECT s.relation, c.oid, s.hyper FROM seals s JOIN pg_inherits i ON i.inhparent = s.part JOIN pg_class c ON c.oid = i.inhrelid WHERE s.hyper OR c.relispartition
   )
   SELECT o.relation, CASE WHEN o.state IS NULL THEN format('its trigger %I is gone', o.name) WHEN o.state = 'O' THEN format('its trigger %I does not fire for replication', o.name) ELSE format('its trigger %I is disabled', o.name) END,
          CASE WHEN o.state IS NULL THEN 'Make it again as the script pg_epsilon--VERSION.sql in the server''s extension directory does, and look who dropped it.'
@@ -21,10 +27,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
      -- TimescaleDB keeps a hypertable's and its chunks' own way; by oid, because a name is looked up in schemas that may be closed
      OR o.state = 'O' AND NOT (dp._hypertable(o.oid)).hypertable AND NOT dp._is_chunk(o.oid)
   UNION ALL
+  SELECT s.part::regclass::text, format('its trigger %I is gone, disabled or replaced: sealed partitions take rows, which Turbo does not count', n.name),
+         format('CALL dp.reopen_partition(%L, a value of the partition key): that makes it anew; look who dropped it, and seal the partition again', s.relation::regclass)
+  FROM seals s CROSS JOIN (VALUES ('~dp_sealed', 'O'), ('~dp_sealed_replica', 'R')) n(name, state)
+  WHERE NOT (s.hyper AND n.state = 'R')
+    AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = s.part AND t.tgname = n.name AND t.tgfoid = 'dp._sealed_partition()'::regprocedure AND t.tgenabled IN (n.state::"char", 'A'))
+  UNION ALL
   SELECT e.name, CASE WHEN t.evtname IS NULL THEN 'this event trigger is gone' WHEN t.evtenabled = 'O' THEN 'this event trigger does not fire for replication' ELSE 'this event trigger is disabled' END,
          CASE WHEN t.evtname IS NULL THEN 'Make it again as the script pg_epsilon--VERSION.sql in the server''s extension directory does, and look who dropped it.'
               ELSE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', e.name) END
-  FROM (VALUES ('dp_policy_follows_ddl'), ('dp_policy_drops_with_object'), ('dp_keep_ledger'), ('dp_harden_extensions')) e(name)
+  FROM (VALUES ('dp_policy_follows_ddl'), ('dp_policy_drops_with_object'), ('dp_keep_ledger'), ('dp_keep_triggers'), ('dp_harden_extensions')) e(name)
   LEFT JOIN pg_event_trigger t ON t.evtname = e.name WHERE t.evtname IS NULL OR t.evtenabled <> 'A'
 $$;
 COMMENT ON FUNCTION dp._trigger_problems() IS 'Triggers of ours that are gone or disabled: those that keep ledger, accounts and datasets, those that follow DDL, those of protected relations.';

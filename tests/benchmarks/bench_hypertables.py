@@ -1,7 +1,7 @@
 """`make bench-hypertables`: what a seal costs whoever loads rows into a hypertable, and what it loses: nothing.
 
-Against the same hypertable without pg_epsilon, in the same cluster, statement by statement in turn. Where this machine's
-PostgreSQL has no TimescaleDB, it is measured on Debian 13, in the chroot of `make test-timescale`.
+Against the same hypertable without pg_epsilon, in the same cluster, statement by statement in turn: on Debian 13,
+which has TimescaleDB as a package, in the chroot of `make test-timescale`.
 """
 
 from __future__ import annotations
