@@ -2,7 +2,7 @@ CREATE FUNCTION dp._enable_turbo(relation regclass, arguments jsonb, OUT view bi
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp._require_owner(relation, 'dp.enable_turbo');
-  view := (dp._turbo('enable', arguments || dp._relation_name(relation) || jsonb_build_object('chunk_width', (dp._hypertable(relation)).chunk_width)))::bigint;
+  view := (dp._turbo('enable', arguments || dp._relation_name(relation)))::bigint;
   kind := format_type(dp._partition_type(relation), NULL);
 END $$;
 COMMENT ON FUNCTION dp._enable_turbo(regclass, jsonb) IS 'Checks and records a Turbo view: its number, and the type of its partition key; dp.enable_turbo adds what only the table''s owner can do.';

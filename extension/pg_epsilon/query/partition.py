@@ -236,15 +236,6 @@ def window(policy: Policy, item: Item, conjuncts: Sequence[Term]) -> tuple[int, 
     return (span[0] - origin) // width, (span[1] - origin) // width - 1, rest
 
 
-def width_of(policy: Policy) -> int | None:
-    """How wide its partitions are, in microseconds or units of an integer key; None for a list."""
-    grid, column = _grid_of(policy)
-    if "list" in grid:
-        return None
-    width = AXES[column.type_name].width(grid["width"])
-    return width * 86_400_000_000 if column.type_name == "date" else width
-
-
 def _span(axis: Axis, found: Any) -> tuple[int, int] | None:
     """[first, after the last) value of a restriction; None for values apart, or an open end."""
     if found.points is not None:

@@ -16,7 +16,7 @@ from pg_epsilon.ledger import Execute
 from pg_epsilon.noise import NoiseSource
 from pg_epsilon.query.domain import text_sql
 from pg_epsilon.query.literals import quote
-from pg_epsilon.query.partition import Cell, cell, number_of, width_of
+from pg_epsilon.query.partition import Cell, cell, number_of
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.schema import written
 from pg_epsilon.query.types import Kind, type_of
@@ -62,16 +62,12 @@ class Owner:
         scale: str | None,
         scale_epsilon: str | None,
         settings: Mapping[str, Any],
-        chunk_width: int | None,
     ) -> int:
-        """A view; one without partitions is counted into its bins now. The view's number.
-
-        chunk_width: of a hypertable, in microseconds or units of the key: one partition is one chunk.
-        """
+        """A view; one without partitions is counted into its bins now. The view's number."""
         policy = self._protected(schema, name)
         check_row_units(policy)
         check(settings)
-        _check_partitions(policy, partition_by, attributes, chunk_width)
+        _check_partitions(policy, partition_by, attributes)
         if not attributes or len(set(attributes)) != len(attributes):
             raise DPError(
                 OUT_OF_RANGE, "attributes names different columns, one at least", "attributes => '{sex,age,city}'"
@@ -259,9 +255,7 @@ def _unsealed(policy: Policy, view: View, until: str) -> list[int]:
     return todo
 
 
-def _check_partitions(
-    policy: Policy, partition_by: str | None, attributes: Sequence[str], chunk_width: int | None
-) -> None:
+def _check_partitions(policy: Policy, partition_by: str | None, attributes: Sequence[str]) -> None:
     if partition_by is None:
         return
     if policy.partition_by != partition_by or policy.grid is None:
@@ -280,12 +274,6 @@ def _check_partitions(
         )
     if partition_by in attributes:
         raise DPError(OUT_OF_RANGE, "the partition key is no attribute", "Windows of partitions are asked for by it.")
-    if chunk_width is not None and chunk_width != width_of(policy):
-        raise DPError(
-            OUT_OF_RANGE,
-            f"the chunks of hypertable {policy.relation.qualified} are not as wide as its declared partitions",
-            "SELECT set_chunk_time_interval(relation, width) before rows are loaded, or declare a grid of that width.",
-        )
 
 
 def _declared(policy: Policy, partition_by: str | None, scale: str | None, epsilon: str | None) -> Decimal | None:
