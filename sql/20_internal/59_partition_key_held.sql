@@ -4,7 +4,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT relation::oid AS part UNION SELECT i.inhrelid FROM whole JOIN pg_inherits i ON i.inhparent = whole.part
   ), hypertable AS MATERIALIZED (
     -- TimescaleDB refuses to alter when its triggers fire, and those of its chunks
-    SELECT (dp._hypertable(relation)).hypertable AS is
+    SELECT dp._hypertable(relation) AS is
   )
   SELECT NOT EXISTS (SELECT FROM whole w JOIN pg_class c ON c.oid = w.part WHERE c.relkind IN ('r', 'p', 'f')
     AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = w.part AND t.tgname = '~dp_partition_key' AND t.tgfoid = 'dp._partition_key_immutable()'::regprocedure AND t.tgqual IS NULL

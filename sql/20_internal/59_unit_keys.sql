@@ -45,7 +45,7 @@ BEGIN
   RETURN QUERY
   WITH RECURSIVE holding AS (
     SELECT _foreign_keys.relation AS oid
-    UNION SELECT i.inhrelid FROM holding h JOIN pg_inherits i ON i.inhparent = h.oid WHERE NOT (dp._hypertable(i.inhparent)).hypertable
+    UNION SELECT i.inhrelid FROM holding h JOIN pg_inherits i ON i.inhparent = h.oid WHERE NOT dp._hypertable(i.inhparent)
   )
   SELECT k.oid,
     ARRAY(SELECT a.attname FROM unnest(k.conkey) WITH ORDINALITY o(attnum, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = o.attnum ORDER BY o.i),

@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     'scale', rel.scale::text, 'partition_by', CASE WHEN rel.held THEN rel.partition_by END, 'grid', CASE WHEN rel.held THEN rel.grid END,
     'published', EXISTS (SELECT FROM dp.publication b WHERE b.relation = rel.oid AND b.kind = 'protected'),
     'unit_path', (SELECT jsonb_agg(jsonb_build_object(
-                      'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname, 'only', COALESCE(t.relkind = 'r' AND NOT (dp._hypertable(t.oid)).hypertable, false),
+                      'column', hop.path[hop.i + 1], 'schema', tn.nspname, 'name', t.relname, 'only', COALESCE(t.relkind = 'r' AND NOT dp._hypertable(t.oid), false),
                       'referenced', ref.attname, 'same', COALESCE(ref.same, false)) ORDER BY hop.i)
                   FROM hop LEFT JOIN hop nxt ON nxt.i = hop.i + 1
                   LEFT JOIN LATERAL (SELECT ra.attname,
@@ -39,7 +39,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                   WHERE hop.path IS NOT NULL),
     'primary_key', (SELECT jsonb_agg(a.attname ORDER BY o.i)
                     FROM pg_index x, unnest(x.indkey::smallint[]) WITH ORDINALITY o(attnum, i), pg_attribute a
-                    WHERE x.indrelid = rel.oid AND x.indisprimary AND x.indisvalid AND NOT (rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = rel.oid) AND NOT (dp._hypertable(rel.oid)).hypertable) AND a.attrelid = rel.oid AND a.attnum = o.attnum),
+                    WHERE x.indrelid = rel.oid AND x.indisprimary AND x.indisvalid AND NOT (rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = rel.oid) AND NOT dp._hypertable(rel.oid)) AND a.attrelid = rel.oid AND a.attnum = o.attnum),
     'unique_keys', dp._unique_keys(rel.oid),
     'unit_path_broken', dp._unit_path_broken(rel.oid), 'part_protected', EXISTS (SELECT FROM dp._protected_kin(rel.oid)),
     'linked', EXISTS (SELECT FROM pg_constraint k JOIN dp.relation_policy q ON q.relation IN (k.conrelid, k.confrelid) AND q.relation <> rel.oid

@@ -15,7 +15,7 @@ BEGIN
   SELECT d.object_identity, d.address_names[3] AS name INTO lost FROM pg_event_trigger_dropped_objects() d
   CROSS JOIN LATERAL to_regclass(format('%I.%I', d.address_names[1], d.address_names[2])) AS t(relation)
   JOIN dp.relation_policy p ON p.partition_by IS NOT NULL AND p.relation IN (
-    SELECT t.relation UNION ALL SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = t.relation AND (dp._hypertable(i.inhparent)).hypertable)
+    SELECT t.relation UNION ALL SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = t.relation AND dp._hypertable(i.inhparent))
   WHERE d.classid = 'pg_trigger'::regclass AND (d.address_names[3] = '~dp_partition_key'
     OR d.address_names[3] IN ('~dp_sealed', '~dp_sealed_replica') AND EXISTS (SELECT FROM dp.turbo_view v WHERE v.relation = p.relation AND v.partitioned)) LIMIT 1;
   IF FOUND THEN

@@ -21,7 +21,7 @@ BEGIN
     -- BEFORE triggers fire in the order of their names: none of the table's own comes after this one
     EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_partition_key" BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION dp._partition_key_immutable(%L)', relation, partition_by);
     -- for replication's workers too; a hypertable's chunks keep what TimescaleDB gave them
-    IF NOT (dp._hypertable(relation)).hypertable THEN
+    IF NOT dp._hypertable(relation) THEN
       EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "~dp_partition_key"', relation);
     END IF;
   END IF;

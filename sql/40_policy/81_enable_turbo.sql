@@ -41,7 +41,7 @@ BEGIN
     'scale', scale::text, 'scale_epsilon', scale_epsilon::text, 'settings', settings || jsonb_build_object('planner', planner)));
   IF partition_by IS NOT NULL THEN
     EXECUTE dp._seal_trigger(relation);
-    IF NOT (dp._hypertable(relation)).hypertable THEN
+    IF NOT dp._hypertable(relation) THEN
       -- a trigger that is made again at each seal cannot be ALWAYS without an ALTER TABLE, which every proxy would have to follow
       EXECUTE format('CREATE OR REPLACE TRIGGER "~dp_sealed_replica" AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION dp._sealed_partition(%L, %L, %L)', relation, made.view, partition_by, made.kind);
       EXECUTE format('ALTER TABLE %s ENABLE REPLICA TRIGGER "~dp_sealed_replica"', relation);

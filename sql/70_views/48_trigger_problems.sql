@@ -14,7 +14,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.tgrelid, t.tgrelid::regclass::text, t.tgname, t.tgenabled FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
     WHERE f.pronamespace = 'dp'::regnamespace AND t.tgname NOT IN ('~dp_partition_key', '~dp_sealed', '~dp_sealed_replica') AND NOT t.tgisinternal
   ), hypertable AS MATERIALIZED (
-    SELECT v.relation, (dp._hypertable(v.relation)).hypertable AS is FROM dp.turbo_view v WHERE v.partitioned
+    SELECT v.relation, dp._hypertable(v.relation) AS is FROM dp.turbo_view v WHERE v.partitioned
   ), seals(relation, part, hyper) AS (
     SELECT h.relation::oid, h.relation::oid, h.is FROM hypertable h
     -- what inherits without being a partition or a chunk is no part of a view's partitions
@@ -25,7 +25,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
               ELSE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', o.relation, o.name) END
   FROM ours o WHERE o.state IS NULL OR o.state IN ('D', 'R')
      -- TimescaleDB keeps a hypertable's and its chunks' own way; by oid, because a name is looked up in schemas that may be closed
-     OR o.state = 'O' AND NOT (dp._hypertable(o.oid)).hypertable AND NOT dp._is_chunk(o.oid)
+     OR o.state = 'O' AND NOT dp._hypertable(o.oid) AND NOT dp._is_chunk(o.oid)
   UNION ALL
   SELECT s.part::regclass::text, format('its trigger %I is gone, disabled or replaced: sealed partitions take rows, which Turbo does not count', n.name),
          format('CALL dp.reopen_partition(%L, a value of the partition key): that makes it anew; look who dropped it, and seal the partition again', s.relation::regclass)

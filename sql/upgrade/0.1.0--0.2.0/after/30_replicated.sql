@@ -4,7 +4,7 @@ DECLARE
   t record;
 BEGIN
   FOR t IN SELECT g.tgname, g.tgrelid::regclass AS relation FROM pg_trigger g JOIN dp.relation_policy p ON p.relation = g.tgrelid
-           WHERE g.tgname = '~dp_partition_key' AND g.tgenabled = 'O' AND NOT (dp._hypertable(p.relation)).hypertable LOOP
+           WHERE g.tgname = '~dp_partition_key' AND g.tgenabled = 'O' AND NOT dp._hypertable(p.relation) LOOP
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', t.relation, t.tgname);
   END LOOP;
 END $$;
@@ -15,7 +15,7 @@ DO $$
 DECLARE
   v record;
 BEGIN
-  FOR v IN SELECT t.view, t.relation, p.partition_by, format_type(dp._partition_type(t.relation), NULL) AS kind, (dp._hypertable(t.relation)).hypertable
+  FOR v IN SELECT t.view, t.relation, p.partition_by, format_type(dp._partition_type(t.relation), NULL) AS kind, dp._hypertable(t.relation)
            FROM dp.turbo_view t JOIN dp.relation_policy p ON p.relation = t.relation WHERE t.partitioned LOOP
     EXECUTE dp._seal_trigger(v.relation);
     IF NOT v.hypertable THEN
