@@ -29,6 +29,10 @@ BEGIN
   IF EXISTS (SELECT FROM dp._protected_kin(relation)) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('a part of %s is protected by itself', relation), HINT = 'One row has one account: CALL dp.unprotect(part) first, then protect the whole.';
   END IF;
+  IF EXISTS (SELECT FROM dp._protected_by_extension(relation)) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s may share rows with %s, which is protected', relation, (SELECT min(k::text) FROM dp._protected_by_extension(relation) k)),
+      HINT = 'An extension made one of them for rows of the other, or does not say: protect the table that rows are written to.';
+  END IF;
   IF (SELECT c.relrowsecurity AND pg_get_userbyid(c.relowner) <> 'dp_owner' FROM pg_class c WHERE c.oid = relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('row-level security of %s would filter what the engine counts', relation), HINT = 'Answers must be about all rows: disable row-level security on it, or protect another table.';
   END IF;

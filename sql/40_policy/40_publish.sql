@@ -13,8 +13,9 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s is not protected', relation), HINT = 'CALL dp.protect(relation, dataset) first, or publish a table without people as kind => ''public''.';
   END IF;
   IF kind = 'public' AND (protected OR (SELECT c.relkind NOT IN ('r', 'p') FROM pg_class c WHERE c.oid = relation)
-      OR EXISTS (SELECT FROM dp._protected_kin(relation))) THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public', relation), HINT = 'Only base tables that are not protected, and not part of a protected one, can be published with their rows.';
+      OR EXISTS (SELECT FROM dp._protected_kin(relation)) OR EXISTS (SELECT FROM dp._protected_by_extension(relation))
+      OR EXISTS (SELECT FROM dp._extension_objects() o WHERE o.oid = relation AND o.closed AND o.kind = 'TABLE')) THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public', relation), HINT = 'Only base tables that are not protected, and not part of a protected one or of an extension that keeps rows of one, can be published with their rows.';
   END IF;
   IF kind = 'public' AND EXISTS (SELECT FROM dp.part h WHERE h.relation = _publish.relation) THEN
     RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = format('%s cannot be public: it was a partition of %s', relation, (SELECT h.relation_key FROM dp.part h WHERE h.relation = _publish.relation)),

@@ -10,8 +10,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     SELECT 'analyst' AS what, r.oid, r.rolname FROM analysts r WHERE NOT r.rolsuper
     UNION ALL SELECT 'the role', r.oid, r.rolname FROM pg_roles r
     WHERE (r.rolname IN ('dp_analyst', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_reader', 'dp_facade', 'dp_planner') OR r.rolname ~ '^dp_channel_[0-9]+$') AND NOT r.rolsuper
+  ), extended AS MATERIALIZED (
+    SELECT x.relation, x.whole FROM dp._extension_parts() x
+  ), kin AS MATERIALIZED (
+    SELECT i.inhrelid AS relation, i.inhparent AS whole FROM pg_inherits i UNION SELECT x.relation, x.whole FROM extended x WHERE x.whole IS NOT NULL
   ), parts AS (
-    SELECT p.relation::oid AS part FROM protected p UNION SELECT i.inhrelid FROM parts JOIN pg_inherits i ON i.inhparent = parts.part
+    -- of what an extension made and nobody can tell: that of every protected relation
+    (SELECT p.relation::oid AS part FROM protected p UNION SELECT x.relation FROM extended x WHERE x.whole IS NULL AND EXISTS (SELECT FROM protected))
+    UNION SELECT k.relation FROM parts JOIN kin k ON k.whole = parts.part
   ), views AS (
     SELECT p.part AS relation, p.part AS view FROM parts p
     UNION SELECT u.relation, w.ev_class FROM views u
@@ -26,13 +32,19 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   FROM analysts r JOIN pg_roles f ON f.rolname IN ('dp_owner', 'dp_admin', 'dp_gateway', 'dp_channel', 'dp_auth', 'dp_facade', 'dp_reader', 'dp_timescaledb') OR f.rolname LIKE 'pg\_%'
   WHERE NOT r.rolsuper AND pg_has_role(r.oid, f.oid, 'MEMBER')
   UNION ALL
-  SELECT 'error', p.part::regclass::text, format('%s %I holds %s on it', r.what, r.rolname, v.privilege), 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).'
+  SELECT 'error', p.part::regclass::text, format('%s %I holds %s on it', r.what, r.rolname, v.privilege),
+         CASE WHEN p.part IN (SELECT x.relation FROM extended x)
+           THEN format('REVOKE %s ON %s FROM %I, PUBLIC: an extension keeps rows of a protected relation there, or may do so. If a group gave it to him, from that.', v.privilege, p.part::regclass, r.rolname)
+           ELSE 'REVOKE it: any privilege on a protected relation is an oracle (unique and foreign keys too).' END
   FROM parts p, holders r, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) v(privilege)
   WHERE has_table_privilege(r.oid, p.part, v.privilege)
      OR (v.privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege(r.oid, p.part, v.privilege))
   UNION ALL
   SELECT 'error', v.view::regclass::text, format('%s %I can read a view over %s', r.what, r.rolname, v.relation), 'A view''s rows, estimates and errors leak: REVOKE SELECT on it.'
   FROM (SELECT view, relation::regclass FROM views WHERE view <> relation) v, holders r WHERE has_any_column_privilege(r.oid, v.view, 'SELECT')
+  UNION ALL
+  SELECT 'error', b.relation::text, 'it is published with its rows, and an extension keeps rows of a protected relation there, or may do so', format('CALL dp.unpublish(%L): what was shown stays shown.', b.relation)
+  FROM dp.publication b WHERE b.kind = 'public' AND b.relation IN (SELECT p.part FROM parts p) AND b.relation IN (SELECT x.relation FROM extended x)
   UNION ALL
   SELECT 'error', p.oid::regprocedure::text, 'PUBLIC may execute a function that tells about rows', 'A superuser runs CALL dp.harden_catalog().'
   FROM pg_proc p WHERE p.oid IN (SELECT dp._leaky_functions()) AND EXISTS (SELECT FROM aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
