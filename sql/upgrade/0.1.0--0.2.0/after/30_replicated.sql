@@ -15,7 +15,7 @@ DO $$
 DECLARE
   v record;
 BEGIN
-  FOR v IN SELECT t.view, t.relation, p.partition_by, format_type(dp._partition_type(t.relation), NULL) AS kind, dp._hypertable(t.relation)
+  FOR v IN SELECT t.view, t.relation, p.partition_by, format_type(dp._partition_type(t.relation), NULL) AS kind, dp._hypertable(t.relation) AS hypertable
            FROM dp.turbo_view t JOIN dp.relation_policy p ON p.relation = t.relation WHERE t.partitioned LOOP
     EXECUTE dp._seal_trigger(v.relation);
     IF NOT v.hypertable THEN
