@@ -23,11 +23,12 @@ class Design:
 
     def concerns(self, text: str, sql: str) -> bool:
         """Whether an expression is of this kind."""
-        if self.calendar and not re.search("AT TIME ZONE|'infinity'|date_trunc", sql):
+        if self.calendar and not re.search("AT TIME ZONE|'infinity'|date_trunc|date_bin", sql):
             return False
         return bool(re.search(self.sql, sql)) and bool(re.search(self.text, text))
 
 
+_STAMPS = ("ts", "tz")
 _FAR = "isfinite({0}) AND ({0} < '3999-01-01 BC' OR {0} >= '294276-12-01')"
 BY_DESIGN: tuple[Design, ...] = (
     *(
@@ -40,6 +41,14 @@ BY_DESIGN: tuple[Design, ...] = (
             condition=_FAR.format(column),
         )
         for column in ("d", "ts", "tz")
+    ),
+    Design(
+        "bins at the ends of the calendar",
+        "PostgreSQL raises where a bin begins before 4714 BC, or is too far from its origin (query/bins.py)",
+        sql="date_bin",
+        condition=" OR ".join(
+            f"isfinite({x}) AND ({x} < '3999-01-01 BC' OR {x} >= '280000-01-01')" for x in ("ts", "tz")
+        ),
     ),
     Design(
         "rounding of integers",

@@ -328,6 +328,10 @@ def _relation(connection: psycopg.Connection) -> Relation:
 
 # What a form's argument must be, where not any value of its type goes.
 _WORDS = {
+    "date_bin": {
+        0: ("interval '15 minutes'", "'7 days'", "interval '1.5 seconds'", "'1 day 1 hour'"),
+        2: ("'2000-01-03'", "'2024-03-10 02:30:00.25'", "'1970-01-01'"),
+    },
     "date_trunc": {0: ("'hour'", "'day'", "'week'", "'month'", "'quarter'", "'year'"), 2: ("'UTC'", "'Asia/Kolkata'")},
     "date_part": {0: ("'day'", "'dow'", "'week'", "'epoch'", "'hour'")},
     "extract": {0: ("'year'", "'isodow'", "'doy'", "'epoch'", "'second'")},
@@ -434,6 +438,7 @@ _RESULTS = {
     **dict.fromkeys(("char_length", "length", "octet_length", "position", "strpos", "width_bucket"), "int4"),
     **dict.fromkeys(("abs", "ceil", "div", "extract", "floor", "mod", "round", "sign", "trunc"), "numeric"),
     "date": "date",
+    "date_bin": "timestamptz",
     "date_part": "float8",
     "date_trunc": "timestamptz",
     "timezone": "timestamp",

@@ -1,7 +1,7 @@
 """Rule R1 on a real server: what the compiler accepts raises on no hostile row, and means what PostgreSQL means by it.
 
 Named exceptions to the second half (total extensions, each documented beside its code): rows with moments before
-4000 BC or after November 294276 under date_trunc and time zones; local moments against timestamptz constants
+4000 BC or after November 294276 under date_trunc, date_bin and time zones; local moments against timestamptz constants
 within a daylight-saving change; rounding of bigint (PostgreSQL goes through float8); text of more than 64 MiB.
 """
 
@@ -28,7 +28,7 @@ from pg_epsilon.query.types import FoldError
 
 __all__ = ["hostile_server"]
 PREDICATES = (Path(__file__).parent / "hostile_predicates.txt").read_text().splitlines()
-_CALENDAR = re.compile(r"AT TIME ZONE|date_trunc|'infinity'")
+_CALENDAR = re.compile(r"AT TIME ZONE|date_bin|date_trunc|'infinity'")
 
 
 @dataclass

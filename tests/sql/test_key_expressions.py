@@ -48,6 +48,8 @@ INSERT INTO facts SELECT k, (k * 7) % 33, CASE WHEN k % 5 > 0 THEN k % 9 - 4 END
   CASE WHEN k % 50 = 0 THEN time '24:00' WHEN k % 11 > 0 THEN time '05:10' + k * interval '17 min 0.5 sec' END
 FROM generate_series(1, 210) k
 """
+_TS = "ts IS NULL OR ts BETWEEN '2023-12-30 10:30' AND '2024-03-02 05:00'"
+_TZ = "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'"
 # Keys, and which rows are within the declarations: each of their values must be listed.
 EXPRESSIONS: dict[str, str] = {
     "i + 1": "i BETWEEN 0 AND 30",
@@ -90,6 +92,17 @@ EXPRESSIONS: dict[str, str] = {
     "date_trunc('day', tz, 'Asia/Kathmandu')": "tz BETWEEN '2024-01-01 00:00+00' AND '2024-02-01 00:00+00'",
     "extract(hour from tz AT TIME ZONE 'America/St_Johns')": "tz BETWEEN '2024-01-01 00:00+00' AND"
     " '2024-02-01 00:00+00'",
+    "date_bin('15 minutes', ts, '2000-01-03')": _TS,
+    "date_bin('7 days', ts, '2000-01-03')": _TS,
+    "date_bin('1 hour', ts, '2000-01-03 00:07')": _TS,
+    "extract(hour from date_bin('90 minutes', ts, '2000-01-03'))": _TS,
+    "date_bin('15 minutes', tz, '2000-01-03 00:00+00')": _TZ,
+    "date_bin('6 hours', timezone('Australia/Lord_Howe', tz), '2000-01-03')": _TZ,
+    "timezone('Asia/Kathmandu', date_bin('1 day', timezone('Asia/Kathmandu', tz), '2000-01-03'))": _TZ,
+    "timezone('Asia/Kathmandu', date_bin('7 days', timezone('Asia/Kathmandu', tz), '2000-01-03 05:00'))": _TZ,
+    "date_bin('2 hours', tz - interval '7 minutes', '2000-01-03 00:00+00') + interval '7 minutes'": _TZ,
+    "date_bin('7 days', d::timestamp, '2000-01-03'::timestamp)::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    "date_bin('3 days', d, '2000-01-03')": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "d - 1": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "(date_trunc('month', d) + interval '1 month' - interval '1 day')::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "date_trunc('week', ts + interval '1 day') - interval '1 day'": "ts IS NULL OR"
@@ -217,6 +230,44 @@ def test_a_time_is_in_the_cell_that_it_lies_in(root: Connection) -> None:
     assert found["24:00:00"] > 0
 
 
+DAY = "ts >= '2024-01-05' AND ts < '2024-01-06'"
+NARROWED: list[tuple[str, str, list[str]]] = [
+    (
+        "date_bin('1 second', ts, '2000-01-03')",
+        "ts >= '2024-01-05' AND '2024-01-05 00:00:03' > ts",
+        ["00:00", "00:01", "00:02"],
+    ),
+    (
+        "date_bin('2 seconds', ts, '2000-01-03')",
+        "ts BETWEEN '2024-01-05 00:00:01' AND '2024-01-05 00:00:03'",
+        ["00:00", "00:02"],
+    ),
+    ("date_bin('2 seconds', ts, '2000-01-03')", "ts = '2024-01-05 00:00:01' AND i > 3", ["00:00"]),
+    (
+        "date_bin('3 seconds', ts, '2000-01-03')",
+        "ts > '2024-01-05 00:00:02.999999' AND ts <= '2024-01-05 00:00:05'",
+        ["00:03"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "where", "seconds"), NARROWED)
+def test_what_is_too_much_to_list_is_narrowed_by_the_where(
+    root: Connection, key: str, where: str, seconds: list[str]
+) -> None:
+    expected = [*(f"2024-01-05 00:{second}" for second in seconds), None]
+    assert keys_of(root, key, where=where) == expected
+
+
+def test_quarter_hours_of_a_day_are_ninety_six(root: Connection) -> None:
+    """Of bounds that can be listed, a WHERE takes none: every declared group comes back."""
+    listed = keys_of(root, "date_bin('15 minutes', ts, '2000-01-03')", where=DAY)
+    assert len(listed) == (13 * 4 + 2) + 62 * 96 + (5 * 4 + 1) + 1
+    assert len(keys_of(root, "date_trunc('minute', ts)", where=DAY)) == 62 * 1440 + 13 * 60 + 30 + 5 * 60 + 1 + 1
+    fine = keys_of(root, "date_bin('500 seconds', ts, '2024-01-05')", where=f"{DAY} AND ts > '2024-01-05 23:00'")
+    assert len(fine) > 10_000
+
+
 SHIFTED = [
     "date_trunc('day', ts + interval '1 month')",
     "date_trunc('day', ts + interval '1 month' + interval '23 hours 45 minutes')",
@@ -291,6 +342,11 @@ REFUSED: list[tuple[str, str, str]] = [
     ("DP004", "lower(o::text)", "no declared values"),
     ("DP004", "e / 2", "no declared values"),
     ("DP004", "date_trunc('second', ts)", "no declared values"),
+    ("DP004", "date_bin('1 second', ts, '2000-01-03')", "no declared values"),
+    ("DP003", "date_bin('1 month', ts, '2000-01-03')", "no fixed width"),
+    ("DP003", "date_bin('-1 day', ts, '2000-01-03')", "out of range"),
+    ("DP003", "date_bin('1 day', ts, 'infinity')", "the origin"),
+    ("DP003", "date_bin('1 day', i, '2000-01-03')", "date_bin of int"),
     ("DP004", "extract(epoch from ts)", "no declared values"),
     ("DP004", "date_trunc('day', ts + interval '1 month' - interval '1 second')", "no declared values"),
     ("DP004", "ts + interval '1 day'", "no declared values"),

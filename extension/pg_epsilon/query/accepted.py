@@ -66,6 +66,7 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "char_length": (_STRINGS, {one: f"length({one})" for one in _STRINGS}),
     "character_length": (_STRINGS, {one: f"length({one})" for one in _STRINGS}),
     "date": (_MOMENTS, {}),
+    "date_bin": (("interval,timestamp,timestamp", "interval,timestamptz,timestamptz"), {}),
     "date_part": (_PARTS, {"text,date": "extract(text,date)"}),
     "date_trunc": (("text,timestamp", "text,timestamptz", "text,timestamptz,text"), {}),
     "div": (("numeric,numeric",), {}),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pg_epsilon.query import temporal
+from pg_epsilon.query import bins, temporal
 from pg_epsilon.query.arithmetic import arithmetic, bounded, numeric_sql, quotient, require_bounded
 from pg_epsilon.query.compare import as_string, fits_float, settle
 from pg_epsilon.query.context import Context
@@ -255,6 +255,7 @@ def _width_bucket(ctx: Context, node: Any, args: Arguments) -> Term:
 
 
 FUNCTIONS: dict[str, Handler] = {
+    **bins.FUNCTIONS,
     **temporal.FUNCTIONS,
     "abs": _sign_like("abs"),
     "btrim": _trim("btrim"),

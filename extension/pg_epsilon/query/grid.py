@@ -1,7 +1,8 @@
 """The complete list of an expression's values over the declared domains of its columns: evaluated once, on no row.
 
 Columns with finitely many declared values are enumerated. A moment or a number with bounds alone is sampled at points
-of every cell on which the functions directly above it are constant: date_trunc, extract, floor, round and their kin.
+of every cell on which the functions directly above it are constant: date_trunc, date_bin, extract, floor, round and
+their kin.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.query import clock
+from pg_epsilon.query import bins, clock
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
+from pg_epsilon.query.moments import read_moment
 from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.narrowed import Within, narrowed
 from pg_epsilon.query.parse import ast, children
 from pg_epsilon.query.schema import Column
 from pg_epsilon.query.shifts import spans
@@ -57,9 +60,12 @@ def declared_values(column: Column) -> Values | None:
     return _values(column, None)
 
 
-def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str | None, ...]:
+def evaluate(
+    key_sql: str, node: Any, scope: Scope, texts: Texts, within: Within = lambda item, column: None
+) -> tuple[str | None, ...]:
     """The distinct values of `key_sql`, compiled from `node`, over the declared domains; None last, if it occurs.
 
+    within: what a WHERE says of a column whose declared values are too many, which it narrows.
     Public: a function of declarations and public tables. Errors: DP004 for a column without declared values, DP005 for
     more than MAX_KEYS combinations.
     """
@@ -72,7 +78,7 @@ def evaluate(key_sql: str, node: Any, scope: Scope, texts: Texts) -> tuple[str |
         if own[0][0].relation.public:
             source, count = _public(own[0][0], names, texts)
         else:
-            source, count = _product(own, grain)
+            source, count = _product(own, grain, within)
         size *= count
         if size > MAX_KEYS:
             raise DPError(
@@ -138,18 +144,24 @@ def _public(item: Item, names: list[str], texts: Texts) -> tuple[str, int]:
     return f"{ordered} FROM ({rows}) AS d", int(count or 0)
 
 
-def _product(own: Sequence[tuple[Item, Column]], grain: dict[str, Decimal | int | None]) -> tuple[str, int]:
+def _product(
+    own: Sequence[tuple[Item, Column]], grain: dict[str, Decimal | int | None], within: Within
+) -> tuple[str, int]:
     """The values of one relation's columns, crossed; the columns keep their names."""
     size, parts, columns, order = 1, [], [], []
     for i, (item, column) in enumerate(own):
-        values = _values(column, grain.get(column_sql(item, column.name)))
+        step = grain.get(column_sql(item, column.name))
+        values = _values(column, step)
+        if values is None and (fewer := narrowed(column, within(item, column.name))) is not None:
+            values = _values(fewer, step)
         if values is None:
             raise DPError(
                 UNDECLARED,
                 f"column {column.name} of {item.relation.qualified} has no declared values to group by here",
                 f"Ask the owner: CALL dp.describe_column({quote(item.relation.qualified)}, {quote(column.name)},"
                 " domain => ARRAY[...]) or bounds with a resolution; or group by CASE with constant results, a"
-                " condition, or date_trunc of a column with bounds.",
+                " condition, or date_trunc or date_bin of a column with bounds. Where these are wide, a WHERE narrows"
+                " them: x >= '2024-01-01' AND x < '2024-02-01'.",
             )
         size *= values.size
         parts.append(f"({values.sql}) AS v{i}(v, o)")
@@ -243,12 +255,12 @@ def _sampled_moments(lower: str, upper: str, type_name: str, seconds: int) -> Va
     size = f"pg_catalog.ceil(pg_catalog.extract('epoch', {high} - {low}) / {seconds})::pg_catalog.int8"
     if _YEAR.match(lower) is None or _YEAR.match(upper) is None:
         return None
-    years = int(upper[:4]) - int(lower[:4]) + 1
-    if years * 366 * _DAY // seconds > MAX_KEYS:
+    count = ceil((read_moment(upper) - read_moment(lower)).total_seconds() / seconds) + 1
+    if count > MAX_KEYS:
         return None
     series = f"pg_catalog.generate_series(0::pg_catalog.int8, {size}) AS g"
     moment = f"LEAST({low} + g * '{seconds} seconds'::pg_catalog.interval, {high})"
-    return Values(f"SELECT {moment}, g + 1 FROM {series}", years * 366 * _DAY // seconds + 2)
+    return Values(f"SELECT {moment}, g + 1 FROM {series}", count)
 
 
 def _sampled_times(lower: str, upper: str, seconds: int) -> Values | None:
@@ -296,6 +308,8 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
     if not isinstance(node, ast.FuncCall):
         return None
     name, args = last_name(node.funcname), node.args or ()
+    if name == "date_bin":
+        return _DAY  # as wide as they may be: `_of_shifted` sees the width
     if name in _MOMENT_STEPS and args:
         return _SECONDS.get(_word(args[0]))
     if name == "date":
@@ -315,6 +329,8 @@ def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | No
     others, so that what is left of a cell may be one piece between midnight and a shift of hours.
     """
     found = spans(key_sql)
+    if isinstance(grain, int):
+        grain = bins.grain(key_sql, grain)
     if not isinstance(grain, int) or not any(one.months for one in found):
         return grain
     steps = [round(abs(one.seconds) * 1_000_000) for one in found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,12 +19,13 @@ from pg_epsilon.query.expression import Expression, Fold, Kind, Scope, compile_e
 from pg_epsilon.query.literals import identifier
 from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
+from pg_epsilon.query.restriction import restriction
 from pg_epsilon.query.types import Item, Term, Texts, type_of
 
 _E = enums.A_Expr_Kind
 # Strict, and not NULL for any values: their result is NULL only where an argument is.
 _STRICT = frozenset(
-    {"date_trunc", "extract", "isfinite", "position", "starts_with", "strpos", "width_bucket"}
+    {"date_bin", "date_trunc", "extract", "isfinite", "position", "starts_with", "strpos", "width_bucket"}
     | {"abs", "ceil", "ceiling", "floor", "round", "sign", "trunc"}
     | {"btrim", "left", "lower", "ltrim", "right", "rtrim", "substr", "substring", "upper"}
     | {"char_length", "character_length", "length", "octet_length"}
@@ -50,9 +51,10 @@ class Key:
         return [self.sql, hashlib.sha256(json.dumps(self.domain).encode()).hexdigest()]
 
 
-def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts) -> Key:
+def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts, conjuncts: Sequence[Term] = ()) -> Key:
     """An expression of a GROUP BY → its key: of a column, its declared domain; of any other, what follows from the
-    declarations. Public facts only. Errors: DP003, DP004 without a finite domain, DP005 for too many keys."""
+    declarations. conjuncts: of the question's WHERE, by which what is too much to list is narrowed. Public facts only.
+    Errors: DP003, DP004 without a finite domain, DP005 for too many keys."""
     node = parse_expression(text)
     expression = compile_expression(text, scope, fold)
     if isinstance(node, ast.ColumnRef):
@@ -77,7 +79,8 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts) -> Key:
         return Key(name, sql, domain)
     public = tuple(f"{item.sql_alias}." for item in scope.items if item.relation.public)
     read = any(column.startswith(public) for column in expression.columns)
-    return Key(name, sql, grid.evaluate(sql, node, scope, texts), read)
+    within = lambda item, column: restriction(conjuncts, item, column)  # noqa: E731
+    return Key(name, sql, grid.evaluate(sql, node, scope, texts, within), read)
 
 
 def _is_date_trunc(node: Any) -> bool:

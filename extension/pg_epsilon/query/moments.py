@@ -137,7 +137,8 @@ def moments_of(node: Any, column_of: ColumnOf) -> Moments | None:
         return None
 
 
-def _read(text: str) -> datetime:
+def read_moment(text: str) -> datetime:
+    """A moment of the years 1 to 9999, in UTC if it has a time zone. ValueError for any other text."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError
     moment = datetime.fromisoformat(text)
@@ -150,8 +151,8 @@ def _column(node: Any, column_of: ColumnOf) -> Moments | None:
     if policy is None or kind not in MOMENTS:
         return None
     if policy.lower is not None and policy.upper is not None:
-        return Moments(_read(policy.lower), _read(policy.upper), kind)
-    listed = [_read(text) for text in policy.domain or policy.edges or ()]
+        return Moments(read_moment(policy.lower), read_moment(policy.upper), kind)
+    listed = [read_moment(text) for text in policy.domain or policy.edges or ()]
     return Moments(min(listed), max(listed), kind) if listed else None
 
 
@@ -160,7 +161,7 @@ def _cast(node: Any, column_of: ColumnOf) -> Moments | None:
     if kind is None or node.typeName.typmods:
         return None
     if isinstance(node.arg, ast.A_Const):
-        moment = _read(getattr(node.arg.val, "sval", None) or "")
+        moment = read_moment(getattr(node.arg.val, "sval", None) or "")
         return _as(kind, Moments(moment, moment, kind if kind is not Kind.TIMESTAMPTZ else Kind.TIMESTAMP))
     inner = moments_of(node.arg, column_of)
     return None if inner is None else _as(kind, inner)

@@ -162,7 +162,7 @@ def compile_request(
     origin = compile_origin(document, lookup, session, fold)
     scope, source, policy = origin.scope, origin.source, origin.source.relations[0]
     keys = tuple(
-        compile_key(members.text(text, "keys") or "", scope, fold, texts)
+        compile_key(members.text(text, "keys") or "", scope, fold, texts, origin.conjuncts)
         for text in members.items(document.get("keys"), "keys")
     )
     aggregates = compile_aggregates(members.items(document.get("aggregates"), "aggregates"), source, scope, fold)

@@ -23,8 +23,8 @@ from pg_epsilon.query.types import DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ,
 _DAY = 86_400
 _MAX_DAYS = 31 * 12 * 10_000  # far less than the calendar is long: its ends stay two sides
 _FIRST, _LAST = -4712, 294_276  # the calendar's whole years; 0 is 1 BC
-_VALUE = re.compile(r"([+-]\d+) mons ([+-]\d+) days ([+-]\d+(?:\.\d+)?) secs", re.ASCII)
-_IN_SQL = re.compile(rf"'{_VALUE.pattern}'::{re.escape(INTERVAL.name)}", re.ASCII)
+VALUE = re.compile(r"([+-]\d+) mons ([+-]\d+) days ([+-]\d+(?:\.\d+)?) secs", re.ASCII)
+_IN_SQL = re.compile(rf"'{VALUE.pattern}'::{re.escape(INTERVAL.name)}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def shift(ctx: Context, node: Any, operator: str, left: Term, right: Term) -> Te
     type_, move = rule
     if right.value is None:
         return literal(type_, None)
-    match = _VALUE.fullmatch(right.value)
+    match = VALUE.fullmatch(right.value)
     by = Span(days=int(right.value)) if match is None else _span(match)
     by = -by if operator == "-" else by
     if max(by.reach) > _MAX_DAYS:
