@@ -18,7 +18,7 @@ from pg_epsilon_proxy import ledger, logs, plot_explanation, plot_family, plot_r
 from pg_epsilon_proxy.config import Config, ConfigError, Facade, Log, Private, load
 from pg_epsilon_proxy.facade import remote
 from pg_epsilon_proxy.lifecycle import Lifecycle
-from pg_epsilon_proxy.policy import gateway
+from pg_epsilon_proxy.policy import CHANNEL, gateway
 from pg_epsilon_proxy.preflight import preflight
 from pg_epsilon_proxy.service import Service
 from pg_epsilon_proxy.session.login import verifying_tls
@@ -129,13 +129,23 @@ async def _facade_roles(config: Config, options: argparse.Namespace) -> int:
 
 async def _facade_sync(config: Config, options: argparse.Namespace) -> int:
     async with gateway(config) as private, gateway(config, facade=True) as facade:
-        version = await facades.sync(private, facade)
+        version = await facades.sync(private, facade, again=True)
+        await private.execute(f"NOTIFY {CHANNEL}")  # what was left out may be there now: proxies read the facade again
         print(f"the facade shows policy version {version}")
+        await _say_left_out(facade)
         return _told(await facades.check(facade, private))
+
+
+async def _say_left_out(facade: Any) -> None:
+    """No problem of the facade's, which serves all others: the status is not about it."""
+    for item in (await facades.held(facade)).left_out:
+        name, state = ".".join(item["name"]), item["sqlstate"]
+        print(f"left out of the facade ({item['part']}): {name}: {item['why']} ({state})")
 
 
 async def _facade_check(config: Config, options: argparse.Namespace) -> int:
     async with gateway(config) as private, gateway(config, facade=True) as facade:
+        await _say_left_out(facade)
         return _told(await facades.check(facade, private))
 
 

@@ -36,6 +36,9 @@ KINDS: Mapping[str, Kind] = {
     "pg_epsilon_serving": Kind("gauge", "1 while every worker serves clients and the engine can answer", (), "min"),
     "pg_epsilon_policy_version": Kind("gauge", "Version of the privacy policy that is served", (), "max"),
     "pg_epsilon_policy_changes_total": Kind("counter", "Policy versions taken over while serving", (), "max"),
+    "pg_epsilon_relations_left_out": Kind(
+        "gauge", "Published relations that the facade could not be made with", (), "max"
+    ),
     "pg_epsilon_connections_total": Kind("counter", "Connections accepted"),
     "pg_epsilon_sessions": Kind("gauge", "Sessions logged in now"),
     "pg_epsilon_sessions_total": Kind("counter", "Logins that succeeded", ("tls",)),

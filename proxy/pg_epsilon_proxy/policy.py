@@ -52,12 +52,13 @@ class FacadeSource:
         self._again: Callable[[], None] = lambda: None
         self._behind = False
         self.version = 0
+        self.left_out: tuple[Any, ...] = ()
 
     async def refresh(self) -> tuple[list[str], Rewriter | None]:
         async with gateway(self._config) as private, gateway(self._config, facade=True) as facade:
             for _ in range(ATTEMPTS):
                 try:
-                    await facades.sync(private, facade)
+                    await facades.sync(private, facade, again=not self.version)
                 except facades.FacadeBusy:
                     break
                 if not await facades.check(facade, private):
@@ -87,6 +88,7 @@ class FacadeSource:
         shown = await facades.relations(facade)
         functions = frozenset(row[0] for row in await facade.fetch(FUNCTIONS))
         published = await facades.held(facade)
+        self.left_out = published.left_out
         return SqlRewriter(
             Names(
                 frozenset((r.schema, r.name) for r in shown if r.kind == "protected"),
@@ -96,6 +98,7 @@ class FacadeSource:
                 published.public,
                 published.views,
                 published.columns,
+                left_out=published.unserved(),
             )
         )
 
@@ -121,6 +124,7 @@ class Policy:
         self._on_problem = on_problem
         self._metrics = metrics or Metrics()
         self._version: int | None = None
+        self._left_out: tuple[Any, ...] = ()
         self._changed = asyncio.Event()
         self._rewriter: Rewriter | None = None
         self._unsure = False
@@ -159,6 +163,7 @@ class Policy:
             self._on_problem()
         else:
             self._note(getattr(self._source, "version", 0))
+            self._tell(getattr(self._source, "left_out", ()))
 
     def _note(self, version: int) -> None:
         if version == self._version:
@@ -168,6 +173,19 @@ class Policy:
             self._metrics.add("pg_epsilon_policy_changes_total")
         self._version = version
         self._metrics.set("pg_epsilon_policy_version", version)
+
+    def _tell(self, left_out: tuple[Any, ...]) -> None:
+        """Names, SQLSTATE and PostgreSQL's sentence about a CREATE of public shape: no row was read for it."""
+        relations = sum(item["part"] == "relations" for item in left_out)
+        self._metrics.set("pg_epsilon_relations_left_out", relations)
+        if left_out == self._left_out:
+            return
+        for item in left_out:
+            facts = {"part": item["part"], "item": ".".join(item["name"]), "sqlstate": item["sqlstate"]}
+            event(log, logging.ERROR, "left out of the facade", **facts, why=item["why"])
+        if not left_out:
+            event(log, logging.INFO, "nothing is left out of the facade any more")
+        self._left_out = left_out
 
     async def keep(self) -> None:
         """Follow the policy for ever: at each notification, and again while something is wrong."""

@@ -174,6 +174,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
          l.rows, l.bytes, l.memory, l.undeclared_rows), 'CALL dp.set_limits(rows => ..., bytes => ..., memory => ..., undeclared_rows => ...)'
   FROM dp._limits() l
   UNION ALL
+  SELECT 'warning', b.relation::text, format('the facade has a schema of its own named %I: the proxy leaves this relation out', n.nspname), 'Publish it from a schema of another name (ALTER TABLE ... SET SCHEMA), or not.'
+  FROM dp.publication b JOIN pg_class c ON c.oid = b.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('dp_state', 'dp_null')
+  UNION ALL
   SELECT 'warning', p.relation::text, 'it is protected but not published', format('CALL dp.publish(%L)', p.relation)
   FROM protected p WHERE NOT EXISTS (SELECT FROM dp.publication b WHERE b.relation = p.relation)
   UNION ALL

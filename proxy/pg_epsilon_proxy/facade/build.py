@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import asyncpg
 
-from pg_epsilon_proxy.facade.definition import EMPTY, Definition
-from pg_epsilon_proxy.facade.statements import database_statement, ident, plan
+from pg_epsilon_proxy.facade.definition import EMPTY, Definition, without
+from pg_epsilon_proxy.facade.pieces import build
+from pg_epsilon_proxy.facade.statements import database_statement, ident
 
 # An analyst's open transaction holds its relations: a rebuild gives up after this and is tried again by the caller.
 LOCK_TIMEOUT = "5s"
@@ -97,11 +98,14 @@ async def _setting(connection: asyncpg.Connection[Any], name: str, value: str) -
     await connection.execute("SELECT pg_catalog.set_config($1, $2, true)", f"pg_epsilon.{name}", value)
 
 
-async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any], *, rebuild: bool = False) -> int:
+async def sync(
+    private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any], *, rebuild: bool = False, again: bool = False
+) -> int:
     """Bring the facade to the shape that the policy publishes now, in one transaction; returns its policy version.
 
-    Both connections are dp_gateway's. Relations that did not change are not touched. rebuild: drop and make everything.
-    Errors: FacadeBusy; PostgreSQL's own, for example 42501 for a type of an extension that a superuser must install.
+    Both connections are dp_gateway's. Relations that did not change are not touched. What cannot be made is left out
+    (`left_out`). rebuild: drop and make everything. again: try anew what was left out under this same policy.
+    Errors: FacadeBusy; PostgreSQL's own where schema dp cannot be made, or nothing can.
     """
     try:
         async with facade.transaction():
@@ -115,15 +119,16 @@ async def sync(private: asyncpg.Connection[Any], facade: asyncpg.Connection[Any]
             # The lock comes before the reading: of two proxies that sync at once the later one sees the newer policy.
             held_text = await facade.fetchval("SELECT definition FROM dp_state.facade_state FOR UPDATE")
             held = cast(Definition, json.loads(held_text)) if held_text else EMPTY
-            text = await private.fetchval("SELECT dp.facade_definition()")
-            wanted = cast(Definition, json.loads(text))
-            statements = [*plan(held, EMPTY), *plan(EMPTY, wanted)] if rebuild else plan(held, wanted)
-            for statement in statements:
-                await facade.execute(statement)
-            if wanted != held:
-                await facade.execute(
-                    "UPDATE dp_state.facade_state SET version = $1, definition = $2", wanted["version"], text
-                )
+            wanted = cast(Definition, json.loads(await private.fetchval("SELECT dp.facade_definition()")))
+            left_out, shape = held.get("left_out", []), without(held, [])
+            if rebuild or again or not left_out or shape != without(wanted, left_out):
+                made = await build(facade, shape, wanted, rebuild=rebuild)
+                if made != held:
+                    await facade.execute(
+                        "UPDATE dp_state.facade_state SET version = $1, definition = $2",
+                        made["version"],
+                        json.dumps(made),
+                    )
     except asyncpg.LockNotAvailableError as error:
         raise FacadeBusy("a relation that changed is in use on the facade") from error
     return wanted["version"]

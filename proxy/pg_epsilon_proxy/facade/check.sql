@@ -1,6 +1,7 @@
 -- What is wrong with this facade, one line each; no line: it may serve. Read-only, as dp_gateway.
 -- $1, $2: schema and name of the relations that may be read without the net (public tables; views); $3: kind of each ('f', 'v').
--- $4, $5: schema and name of the relations that must exist with the net. $6: extensions that are needed.
+-- $4, $5: schema and name of the relations that must exist with the net. $6: extensions that are needed. $7: those that were
+-- left out for want of them: a superuser may just have made one.
 WITH allowed AS (
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS a(nspname, relname, kind)
 ), netted AS (
@@ -54,7 +55,7 @@ UNION ALL SELECT format('analysts may create objects in schema %I', n.nspname) F
 UNION ALL SELECT 'analysts may create schemas' WHERE pg_catalog.has_database_privilege('dp_analyst', current_database(), 'CREATE')
 UNION ALL SELECT 'PUBLIC may connect' WHERE pg_catalog.has_database_privilege('public', current_database(), 'CONNECT')
 UNION ALL SELECT format('extension %I is not needed here', x.extname) FROM pg_catalog.pg_extension x
-  WHERE x.extname NOT IN ('plpgsql', 'postgres_fdw') AND NOT x.extname = ANY ($6::text[])
+  WHERE x.extname NOT IN ('plpgsql', 'postgres_fdw') AND NOT x.extname = ANY ($6::text[] || $7::text[])
 UNION ALL SELECT format('extension %I is missing', e) FROM unnest($6::text[]) e
   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_extension x WHERE x.extname = e)
 UNION ALL SELECT format('analysts may use language %I', l.lanname) FROM pg_catalog.pg_language l

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import asyncpg
 
-from pg_epsilon_proxy.facade.definition import EMPTY, Definition
+from pg_epsilon_proxy.facade.definition import EMPTY, Definition, LeftOut, without
 from pg_epsilon_proxy.facade.statements import keyword
 
 
@@ -65,12 +65,18 @@ async def relations(facade: asyncpg.Connection[Any]) -> list[FacadeRelation]:
 class Published:
     """What the rewriter must know besides the names: public tables, views over protected relations, columns in order.
 
-    views: the text that each was built from; every name in it has its schema.
+    views: the text that each was built from; every name in it has its schema. left_out: what the facade could not be
+    made with.
     """
 
     public: frozenset[tuple[str, str]]
     views: dict[tuple[str, str], str]
     columns: dict[tuple[str, str], tuple[str, ...]]
+    left_out: tuple[LeftOut, ...] = ()
+
+    def unserved(self) -> frozenset[tuple[str, str]]:
+        """(schema, name) of the published relations that the facade lacks."""
+        return frozenset((item["name"][0], item["name"][1]) for item in self.left_out if item["part"] == "relations")
 
 
 def published(definition: Definition) -> Published:
@@ -87,6 +93,7 @@ def published(definition: Definition) -> Published:
         frozenset(name for name, kind in kinds.items() if kind == "public"),
         {name: r["view"] for name, r in by_name.items() if r["view"] is not None and protected(name)},
         {name: tuple(column["name"] for column in r["columns"]) for name, r in by_name.items()},
+        tuple(definition.get("left_out", ())),
     )
 
 
@@ -103,9 +110,11 @@ async def check(facade: asyncpg.Connection[Any], private: asyncpg.Connection[Any
     surfaces, and, with `private` (dp_gateway there), a version behind the policy or a shape that is not the policy's.
     """
     version, held = await _held(facade)
+    left_out, held = held.get("left_out", []), without(held, [])
     wanted, problems = held, []
     if private is not None:
-        wanted = cast(Definition, json.loads(await private.fetchval("SELECT dp.facade_definition()")))
+        # what is left out must be nowhere, as anything else that is not the policy's
+        wanted = without(json.loads(await private.fetchval("SELECT dp.facade_definition()")), left_out)
         if version != wanted["version"]:
             problems.append(f"the facade shows policy version {version}, the policy is at {wanted['version']}")
         elif held != wanted:
@@ -120,6 +129,7 @@ async def check(facade: asyncpg.Connection[Any], private: asyncpg.Connection[Any
         *([item[i] for item in allowed] for i in range(3)),
         *([item[i] for item in netted] for i in range(2)),
         [x["name"] for x in wanted["extensions"]],
+        [item["name"][0] for item in left_out if item["part"] == "extensions"],
     )
     problems += [row[0] for row in rows]
     if "dp.refuse(text) is missing" not in problems and not await _refuses(facade):

@@ -38,7 +38,7 @@ async def set_up(
         await create(await connect(superuser_dsn, private_dbname), facade_dbname)
         await prepare(await connect(superuser_dsn, facade_dbname), private_dbname, reader)
         private, facade = await connect(gateway_dsn, private_dbname), await connect(gateway_dsn, facade_dbname)
-        version = await sync(private, facade)
+        version = await sync(private, facade, again=True)
         say(f"facade: in step with policy version {version}")
         return await check(facade, private)
 
@@ -47,7 +47,7 @@ async def _in_step(private_dsn: str, facade_dsn: str, *, rebuild: bool, change: 
     private, facade = await asyncpg.connect(private_dsn), await asyncpg.connect(facade_dsn)
     try:
         if change:
-            await sync(private, facade, rebuild=rebuild)
+            await sync(private, facade, rebuild=rebuild, again=True)
         unsafe = [f"analyst {name} has rights that the facade does not hold" for name in await unsafe_analysts(facade)]
         return [*await check(facade, private), *unsafe]
     finally:

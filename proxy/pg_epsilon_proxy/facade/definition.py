@@ -7,7 +7,8 @@ SQL text, already quoted by PostgreSQL; every other name is bare and is quoted w
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from collections.abc import Iterable
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 
 class Column(TypedDict):
@@ -90,7 +91,22 @@ class CatalogView(TypedDict):
     comment: str | None
 
 
+class LeftOut(TypedDict):
+    """What a facade could not be made with. part: a key of Definition; name: the item's, as `named` gives it.
+
+    why: PostgreSQL's sentence about a CREATE of public names and types, which has read no row.
+    """
+
+    part: str
+    name: list[str]
+    sqlstate: str
+    why: str
+
+
 class Definition(TypedDict):
+    """left_out: only in the definition that a facade was built from, which lacks those items."""
+
+    left_out: NotRequired[list[LeftOut]]
     version: int
     schemas: list[str]
     extensions: list[Extension]
@@ -113,3 +129,21 @@ EMPTY: Definition = {
     "functions": [],
     "views": [],
 }
+
+
+def named(part: str, item: Any) -> list[str]:
+    """The name of an item of a part of a definition."""
+    keys = {"foreign_keys": ("schema", "table", "name"), "extensions": ("name",)}
+    return [item] if isinstance(item, str) else [item[key] for key in keys.get(part, ("schema", "name"))]
+
+
+def without(definition: Definition, left_out: Iterable[LeftOut]) -> Definition:
+    """The definition without these items, and with no word of them."""
+    gone = {(item["part"], *item["name"]) for item in left_out}
+    parts = {part for part, *_ in gone}
+    kept = {
+        part: [item for item in items if (part, *named(part, item)) not in gone] if part in parts else items
+        for part, items in cast(dict[str, Any], definition).items()
+        if part != "left_out"
+    }
+    return cast(Definition, kept)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, NamedTuple
 
 from pg_epsilon_proxy.facade.definition import (
     EMPTY,
@@ -230,7 +230,7 @@ def drop_extension(extension: Extension) -> str:
     )
 
 
-def _sorted_views(views: list[Relation]) -> list[Relation]:
+def sorted_views(views: list[Relation]) -> list[Relation]:
     """Each view after the views that it reads."""
     named = {(r["schema"], r["name"]): r for r in views}
     graph = {name: {(d[0], d[1]) for d in r["depends"]} & named.keys() for name, r in named.items()}
@@ -242,13 +242,31 @@ def plan(held: Definition, wanted: Definition) -> list[str]:
 
     Additions leave everything else alone. When a type, collation or extension changed or went, all is rebuilt.
     """
-    for part in ("extensions", "collations", "types"):
-        if any(item not in wanted[part] for item in held[part]):
-            return [*_difference(held, EMPTY), *_difference(EMPTY, wanted)]
-    return _difference(held, wanted)
+    return [statement for before, after in phases(held, wanted) for statement in whole(before, after)]
 
 
-def _difference(held: Definition, wanted: Definition) -> list[str]:
+def phases(held: Definition, wanted: Definition, *, rebuild: bool = False) -> list[tuple[Definition, Definition]]:
+    """The shapes before and after of each step from one to the other: one, or two where all is rebuilt."""
+    lost = any(item not in wanted[part] for part in ("extensions", "collations", "types") for item in held[part])
+    return [(held, EMPTY), (EMPTY, wanted)] if lost or rebuild else [(held, wanted)]
+
+
+class Change(NamedTuple):
+    """What goes, as statements, and which relations and foreign keys come."""
+
+    drops: list[str]
+    relations: list[Relation]
+    keys: list[ForeignKey]
+
+
+def whole(held: Definition, wanted: Definition) -> list[str]:
+    """The statements of one phase."""
+    drops, relations, keys = change(held, wanted)
+    return [*drops, *_creates(held, wanted, relations, keys)]
+
+
+def change(held: Definition, wanted: Definition) -> Change:
+    """What is to be dropped and made between two shapes of one phase."""
     gone = [r for r in held["relations"] if r not in wanted["relations"]]
     # A view's text names relations that may be rebuilt below it.
     moved = bool(gone) or any(r["view"] is not None and r not in held["relations"] for r in wanted["relations"])
@@ -264,10 +282,8 @@ def _difference(held: Definition, wanted: Definition) -> list[str]:
     lost_keys = [
         k for k in held["foreign_keys"] if k not in wanted["foreign_keys"] and (k["schema"], k["table"]) in kept_tables
     ]
-    return [
-        *_drops(held, wanted, dropped, lost_keys),
-        *_creates(held, wanted, created, [k for k in wanted["foreign_keys"] if k not in kept_keys]),
-    ]
+    new_keys = [k for k in wanted["foreign_keys"] if k not in kept_keys]
+    return Change(_drops(held, wanted, dropped, lost_keys), created, new_keys)
 
 
 def _drops(held: Definition, wanted: Definition, dropped: list[Relation], keys: list[ForeignKey]) -> list[str]:
@@ -310,10 +326,10 @@ def _creates(held: Definition, wanted: Definition, created: list[Relation], keys
     tables = [r for r in created if keyword(r) == "TABLE"]
     for relation in created:
         out += create_relation(relation) if keyword(relation) != "VIEW" else []
-    out += _foreign_keys(keys, {(r["schema"], r["name"]) for r in tables})
+    out += foreign_keys(keys, {(r["schema"], r["name"]) for r in tables})
     for relation in tables:
         out += net(relation["schema"], relation["name"])
-    for relation in _sorted_views([r for r in created if keyword(r) == "VIEW"]):
+    for relation in sorted_views([r for r in created if keyword(r) == "VIEW"]):
         out += create_relation(relation)
     for function in wanted["functions"]:
         out += create_function(function) if function not in held["functions"] else []
@@ -322,7 +338,7 @@ def _creates(held: Definition, wanted: Definition, created: list[Relation], keys
     return out
 
 
-def _foreign_keys(keys: list[ForeignKey], new: set[tuple[str, str]]) -> list[str]:
+def foreign_keys(keys: list[ForeignKey], new: set[tuple[str, str]]) -> list[str]:
     """ADD CONSTRAINT reads both tables: the net is lifted in this same transaction where it is, and put back."""
     ends = {(k["schema"], k["table"]) for k in keys} | {(k["target_schema"], k["target_table"]) for k in keys}
     netted = sorted(ends - new)

@@ -149,6 +149,7 @@ class SqlRewriter:
         return survey
 
     async def _survey(self, item: Statement, oids: Sequence[int], io: SessionIO, *, now: bool = False) -> Survey:
+        await probes.refuse_left_out(io, item.text, item.candidates, self._names)
         try:
             return Survey(*await probes.survey(io, item.text, oids, item.candidates, self._names, now=now))
         except FacadeError as error:
@@ -209,6 +210,7 @@ class SqlRewriter:
             return await prepared.execution(item, made, io, self._whole)
         if item.treatment in ("other", "execute") or not item.candidates:
             return None
+        await probes.refuse_left_out(io, item.text, item.candidates, self._names)
         if item.treatment == "refuse":
             await self._refuse(item, io)
             return None

@@ -27,7 +27,8 @@ class Names:
 
     changed: relations that the facade still shows in an older shape than the policy's. public: tables with rows.
     expansions: published views over protected relations, by the text that the facade was built from, in which every
-    name has its schema; called: the functions in them. columns: of every published relation, in order.
+    name has its schema; called: the functions in them. columns: of every published relation, in order. left_out:
+    published relations that the facade could not be made with.
     """
 
     protected: frozenset[tuple[str, str]]
@@ -38,10 +39,11 @@ class Names:
     expansions: Mapping[tuple[str, str], str] = field(default_factory=dict)
     columns: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     called: frozenset[str] = frozenset()
+    left_out: frozenset[tuple[str, str]] = frozenset()
 
     def last_parts(self) -> frozenset[str]:
         """Unqualified names whose appearance makes a statement worth resolving."""
-        return frozenset(name for _, name in self.protected | self.views | self.expansions.keys())
+        return frozenset(name for _, name in self.protected | self.views | self.expansions.keys() | self.left_out)
 
     def public_parts(self) -> frozenset[str]:
         """Unqualified names that are worth resolving in a statement that names something of ours."""
@@ -51,6 +53,13 @@ class Names:
         """The role of a Relation of this schema and name; None if it is none of ours."""
         roles = {PROTECTED: self.protected, VIEW: self.views, EXPANDED: self.expansions, PUBLIC: self.public}
         return next((role for role, named in roles.items() if name in named), None)
+
+    def is_left_out(self, written: RelationName, found: tuple[str, str] | None) -> bool:
+        """Whether a name as written means such a relation. found: what it is in the session; None: nothing."""
+        _, schema, name = written
+        return found in self.left_out or (
+            found is None and any(name == n and schema in (s, None) for s, n in self.left_out)
+        )
 
     def relation(self, schema: str, name: str) -> Relation | None:
         """What the text of a published view means by schema.name."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pg_epsilon.query.parse import ast
@@ -49,6 +50,7 @@ SELECT dp.session_settings()::pg_catalog.text,
          pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))::pg_catalog.int8,
        pg_catalog.current_setting('search_path'), pg_catalog.current_setting('dp.division', true)"""
 
+_CONSTANT = re.compile(r"(?<!')'([^']+)'(?!')")
 _IN_A_ROW = 16
 _PREPARED = "SELECT p.statement FROM pg_catalog.pg_prepared_statements p WHERE p.name = $1::pg_catalog.text"
 
@@ -67,6 +69,24 @@ async def resolve(io: SessionIO, wanted: Candidates, names: Names) -> Facts:
     """What the candidates' names mean in this session: search_path and temporary tables decide, as in PostgreSQL."""
     probe = _resolve_probe(wanted, names)
     return _facts(await io.fetch(probe.sql, probe.params or ()), wanted, names)
+
+
+async def refuse_left_out(io: SessionIO, sql: str, wanted: Candidates, names: Names) -> None:
+    """Refusal if a name means a relation that the facade lacks: describing the statement would say that there is none.
+
+    In a call of ours a whole constant can be a name: dp_count('far.home').
+    """
+    if not names.left_out:
+        return
+    written = {name for name in wanted.relations if name[2] in {last for _, last in names.left_out}}
+    if wanted.calls:
+        constants = set(_CONSTANT.findall(sql))
+        for schema, name in names.left_out:
+            for found in ((None, schema, name), (None, None, name)):
+                if constants & {".".join(filter(None, found)), _regclass(found)}:
+                    written.add(found)
+    if written:
+        await resolve(io, replace(wanted, relations=frozenset(written)), names)
 
 
 async def survey(
@@ -95,6 +115,7 @@ def _facts(rows: Sequence[Sequence[str | None]], wanted: Candidates, names: Name
     relations: dict[RelationName, Relation] = {}
     functions: dict[str, set[str]] = {"aggregate": set(), "set": set()}
     session: tuple[str | None, str | None, str | None] = (None, None, None)
+    missing = dict.fromkeys(written)
     for mark, schema, name, columns in rows:
         if mark == "session":
             session = (schema, name, columns)
@@ -102,12 +123,18 @@ def _facts(rows: Sequence[Sequence[str | None]], wanted: Candidates, names: Name
         if mark in functions:
             functions[mark].add(name or "")
             continue
-        found = (schema or "", name or "")
+        found, wrote = (schema or "", name or ""), written[int(mark or 0) - 1]
+        missing.pop(wrote, None)
+        if names.is_left_out(wrote, found):
+            raise refusals.left_out(found[1])
         role = names.role(found)
         if role is not None and found in names.changed:
             raise refusals.changed(found[1])
         if role is not None:
-            relations[written[int(mark or 0) - 1]] = Relation(*found, role, tuple(json.loads(columns or "[]")))
+            relations[wrote] = Relation(*found, role, tuple(json.loads(columns or "[]")))
+    for wrote in missing:
+        if names.is_left_out(wrote, None):
+            raise refusals.left_out(wrote[2])
     strings, encoding, path = session
     kinds = frozenset(functions["aggregate"]), frozenset(functions["set"])
     return Facts(relations, wanted.calls, *kinds, names, path, strings, encoding)

@@ -70,6 +70,12 @@ def changed(relation: str) -> Refusal:
     return Refusal(CHANNEL, f"what is published of {relation} has just changed", hint=hint)
 
 
+def left_out(relation: str) -> Refusal:
+    """The facade could not be made with a published relation (facade/pieces.py)."""
+    hint = "The administrator finds the reason in the proxy's log (left out of the facade); all others are answered."
+    return Refusal(CHANNEL, f"{relation} is published but not served: the facade could not be made with it", hint=hint)
+
+
 def too_deep() -> Refusal:
     """RecursionError in one of our walks."""
     return shape("the statement is nested too deeply", "split it, or use IN (...) instead of long OR chains")
