@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +54,36 @@ def days(cluster: Cluster) -> str:
         user="boss",
     )
     return "days"
+
+
+def test_seals_that_wait_for_writers_keep_no_asker_waiting(cluster: Cluster) -> None:
+    """A view is locked behind the barrier: else questions wait, and two calls of an owner wait for each other."""
+    cluster.psql(made("lively") + "CALL dp.seal_partition('lively', '2024-01-01')", user="boss")
+
+    def seal() -> None:
+        with cluster.connect("boss") as boss, refused("55P03", "still being written"):
+            boss.execute("SET lock_timeout = '6s'")
+            boss.execute("CALL dp.seal_partitions('lively', until => '2024-01-04')")
+
+    with cluster.connect("boss") as late, late.transaction(), cluster.connect("alice") as alice:
+        ask(alice, "lively", "a = 0 AND day = '2024-01-01'")  # a backend's first question loads numpy
+        late.execute("INSERT INTO lively VALUES ('2024-01-03', 1)")
+        sealing = threading.Thread(target=seal)
+        sealing.start()
+        until_waiting(cluster, late.info.backend_pid)
+        ask(alice, "lively", "a = 1 AND day = '2024-01-01'")
+        assert sealing.is_alive()
+        sealing.join(60)
+
+
+def until_waiting(cluster: Cluster, holder: int) -> None:
+    """Until a session waits for a lock that the holder has."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+    end = time.monotonic() + 30
+    with cluster.connect() as root:
+        while not one(root, sql, holder):
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("tail", ["", "PARTITION BY RANGE (day)"])

@@ -151,8 +151,8 @@ class Owner:
         return len(todo)
 
     def due(self, schema: str, name: str, until: str) -> int:
-        """How many partitions `seal_until` would seal."""
-        return len(_unsealed(*self._partitioned(schema, name), until))
+        """How many partitions `seal_until` would seal. Holds no lock: the one on the table comes first."""
+        return len(_unsealed(*self._partitioned(schema, name, lock=False), until))
 
     def reopen(self, schema: str, name: str, partition: str) -> str:
         """Take a partition's seal off: what was cached of it is served no more, its epochs close, its account stays."""
@@ -178,8 +178,8 @@ class Owner:
                 "CALL dp.protect(relation, dataset, ...), declare its columns and dp.publish it first.",
             ) from None
 
-    def _view(self, policy: Policy) -> View:
-        view = self._views.view(policy, lock=True)
+    def _view(self, policy: Policy, *, lock: bool = True) -> View:
+        view = self._views.view(policy, lock=lock)
         if view is None:
             raise DPError(
                 OUT_OF_RANGE,
@@ -188,9 +188,9 @@ class Owner:
             )
         return view
 
-    def _partitioned(self, schema: str, name: str) -> tuple[Policy, View]:
+    def _partitioned(self, schema: str, name: str, *, lock: bool = True) -> tuple[Policy, View]:
         policy = self._catalog.policy(schema, name)
-        view = self._view(policy)
+        view = self._view(policy, lock=lock)
         if not view.partitioned or policy.grid is None:
             raise DPError(
                 OUT_OF_RANGE,
