@@ -263,7 +263,7 @@ def on_ledger(call: str, arguments: str) -> str:
 
 
 _ON_LEDGER: dict[str, Callable[..., Any]] = {"redact": lambda request_id, who: redact(rows, links, request_id, who)}
-_ON_TURBO = {name: name for name in ("enable", "refresh", "due", "seal", "seal_until", "reopen")}
+_ON_TURBO = {n: n for n in ("enable", "refresh", "due", "seal", "seal_until", "reopen", "boundary", "retain")}
 
 
 def _plan(request: Any) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from pg_epsilon.turbo.bins import Domain
 class Part:
     """A partition that was sealed; public. scale: ñ. The whole relation, of a view without partitions, is part 0.
 
-    counted: its counts are there, unlike in a restored copy, where only stored answers are served.
+    counted: its counts are there, unlike in a restored copy, where only stored answers are served. removed: since when
+    its rows are gone by dp.retain, and kept: whether the counts of its seal stayed.
     """
 
     part: int
@@ -35,6 +36,8 @@ class Part:
     data_version: int
     as_of: str
     counted: bool = True
+    removed: str | None = None
+    kept: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class View:
     @property
     def domain(self) -> Domain:
         return Domain(tuple(len(one.keys) for one in self.attributes))
+
+    @property
+    def lost(self) -> list[Part]:
+        """Partitions whose rows were removed and whose counts were kept, but not in this copy: no dump has them."""
+        return [p for p in self.parts.values() if p.sealed and p.removed is not None and p.kept and not p.counted]
 
 
 def attributes_of(policy: Policy, names: Sequence[str]) -> tuple[Attribute, ...]:
@@ -135,7 +143,8 @@ class TurboCatalog:
         found = self._execute(
             "SELECT p.part, p.leaf_key, p.lower, p.upper, floor(p.scale)::text AS scale,"
             " p.sealed, EXISTS (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part)"
-            " AS counted, p.data_version, p.as_of::timestamptz(0)::text AS as_of"
+            " AS counted, p.data_version, p.as_of::timestamptz(0)::text AS as_of,"
+            " p.rows_removed::timestamptz(0)::text AS removed, p.counts_kept AS kept"
             " FROM dp.turbo_partition p WHERE p.view = $1",
             ["bigint"],
             [view],
@@ -143,10 +152,14 @@ class TurboCatalog:
         return {row["part"]: Part(**{**row, "scale": int(row["scale"])}) for row in found}
 
     def uncounted(self, view: int) -> list[int]:
-        """Partitions that are sealed, but whose counts a restored copy lacks: they are in no dump."""
+        """Partitions that are sealed, but whose counts a restored copy lacks: they are in no dump.
+
+        Not those whose rows were removed and whose counts were kept: rows that are there now would say something else.
+        """
         found = self._execute(
-            "SELECT part FROM dp.turbo_partition p WHERE view = $1 AND sealed AND NOT EXISTS"
-            " (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part) ORDER BY part",
+            "SELECT part FROM dp.turbo_partition p WHERE view = $1 AND sealed AND counts_kept IS NOT TRUE"
+            " AND NOT EXISTS (SELECT FROM dp.turbo_leaf_counts c WHERE c.view = p.view AND c.part = p.part)"
+            " ORDER BY part",
             ["bigint"],
             [view],
         )
@@ -198,20 +211,49 @@ class TurboCatalog:
             ["bigint", "integer", "text", "text", "text", "numeric"],
             [view, part.part, part.leaf_key, part.lower, part.upper, scale],
         )
-        self.close_epochs(view, part.part)
+        self.close_epochs(view, part.part, part.part)
 
     def reopen(self, view: int, part: int) -> None:
         """Sealed no more: no answers from it, its counts are forgotten, its data version moves on."""
         self._execute(
-            "UPDATE dp.turbo_partition SET sealed = false, data_version = data_version + 1, as_of = clock_timestamp()"
-            " WHERE view = $1 AND part = $2",
+            "UPDATE dp.turbo_partition SET sealed = false, data_version = data_version + 1, as_of = clock_timestamp(),"
+            " rows_removed = NULL, counts_kept = NULL WHERE view = $1 AND part = $2",
             ["bigint", "integer"],
             [view, part],
         )
         self._execute(
             "DELETE FROM dp.turbo_leaf_counts WHERE view = $1 AND part = $2", ["bigint", "integer"], [view, part]
         )
-        self.close_epochs(view, part)
+        self.close_epochs(view, part, part)
+
+    def keep_counts(self, view: int, end: int) -> None:
+        """The rows of sealed partitions before number `end` are removed: their counts stay, and all that was cached."""
+        self._execute(
+            "UPDATE dp.turbo_partition SET rows_removed = statement_timestamp(), counts_kept = true"
+            " WHERE view = $1 AND part < $2 AND sealed AND rows_removed IS NULL",
+            ["bigint", "integer"],
+            [view, end],
+        )
+
+    def empty_counts(self, view: int, end: int, bins: int) -> None:
+        """The same, and none is counted any more: every count is 0, which reads no row; what was cached is served no
+        more, epochs close, accounts stay."""
+        emptied = self._execute(
+            "UPDATE dp.turbo_partition SET rows_removed = COALESCE(rows_removed, statement_timestamp()),"
+            " counts_kept = false, data_version = data_version + 1, as_of = clock_timestamp()"
+            " WHERE view = $1 AND part < $2 AND sealed AND counts_kept IS NOT FALSE RETURNING part",
+            ["bigint", "integer"],
+            [view, end],
+        )
+        self._execute(
+            "INSERT INTO dp.turbo_leaf_counts (view, part, counts)"
+            " SELECT $1, p, decode(repeat('00000000', $3), 'hex') FROM unnest($2) AS p"
+            " ON CONFLICT ON CONSTRAINT turbo_leaf_counts_pkey DO UPDATE SET counts = EXCLUDED.counts",
+            ["bigint", "integer[]", "integer"],
+            [view, [row["part"] for row in emptied], bins],
+        )
+        if emptied:
+            self.close_epochs(view, 0, end - 1)
 
     def raise_horizon(self, view: int, policy: Policy, place: Cell) -> None:
         """What writers' triggers look at first: nothing was ever sealed at or above it. Lists have none."""
@@ -225,10 +267,10 @@ class TurboCatalog:
                 "UPDATE dp.turbo_view SET sealed_until = $2 WHERE view = $1", ["bigint", "text"], [view, place.upper]
             )
 
-    def close_epochs(self, view: int, part: int) -> None:
-        """Every sparse vector that reads the partition is UNINIT (§6.12): its threshold is erased."""
+    def close_epochs(self, view: int, first: int, last: int) -> None:
+        """Every sparse vector that reads one of these partitions is UNINIT (§6.12): its threshold is erased."""
         for row in self._execute("SELECT run FROM dp.turbo_sv WHERE view = $1 FOR UPDATE", ["bigint"], [view]):
-            if any(first <= part <= last for first, last in _spans(row["run"])):
+            if any(low <= last and first <= high for low, high in _spans(row["run"])):
                 self._execute(
                     "UPDATE dp.turbo_sv SET threshold = NULL WHERE view = $1 AND run = $2",
                     ["bigint", "text"],

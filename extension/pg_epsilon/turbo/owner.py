@@ -27,6 +27,7 @@ from pg_epsilon.turbo.books import Payment
 from pg_epsilon.turbo.catalog import Part, TurboCatalog, View, attributes_of, check_row_units
 from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.payer import Payer
+from pg_epsilon.turbo.retention import boundary, check_kept
 from pg_epsilon.turbo.settings import check, view_of
 from pg_epsilon.turbo.sql_books import SqlBooks, Warm
 from pg_epsilon.turbo.steps import heuristic_of
@@ -129,6 +130,12 @@ class Owner:
                 )
             elif self._views.uncounted(view.view):
                 problem, hint = "its counts are missing, as in a restored copy", f"CALL dp.refresh({quote(relation)})"
+            elif view.lost:
+                upper = quote(max(view.lost, key=lambda part: part.part).upper or "")
+                problem = "counts that dp.retain kept are missing, as in a restored copy, and their rows were removed"
+                hint = (
+                    f"CALL dp.retain({quote(relation)}, {upper}, keep_counts => false) counts none of them from now on"
+                )
             else:
                 continue
             found.append({"object": relation, "problem": f"Turbo does not answer from it: {problem}", "hint": hint})
@@ -164,6 +171,26 @@ class Owner:
             )
         self._views.reopen(view.view, number)
         return cell(policy, number).leaf
+
+    def boundary(self, schema: str, name: str, until: str, keep_counts: bool) -> dict[str, Any]:
+        """Where `retain` would remove rows up to, a value of the key. DP005 if it would refuse. Holds no lock."""
+        policy, view = self._partitioned(schema, name, lock=False)
+        end = boundary(policy, until)
+        if keep_counts:
+            check_kept(policy, view, end)
+        return {"until": end.value, "exact": end.exact, "asked": until}
+
+    def retain(self, schema: str, name: str, until: str, keep_counts: bool) -> int:
+        """Rows before `until`, where a partition ends, were removed: their counts stay as their seal made them, or are
+        of no rows from now on. Nothing is paid, and nothing given back. How many partitions end there, or before."""
+        policy, view = self._partitioned(schema, name)
+        end = boundary(policy, until)
+        if keep_counts:
+            check_kept(policy, view, end)
+            self._views.keep_counts(view.view, end.number)
+        else:
+            self._views.empty_counts(view.view, end.number, view.domain.bins)
+        return end.number
 
     def _protected(self, schema: str, name: str) -> Policy:
         """The policy of a protected relation, in an owner's words if it is none."""

@@ -16,6 +16,7 @@ from pg_epsilon.query.released import text_of
 from pg_epsilon.query.request import Request
 from pg_epsilon.turbo.catalog import View
 from pg_epsilon.turbo.request import Asked, Batch, Shape, path_text
+from pg_epsilon.turbo.retention import told
 from pg_epsilon.turbo.view import Answer
 
 Answers = Sequence[Sequence[Sequence[Answer]]]
@@ -119,7 +120,7 @@ def presentation(request: Request, view: View, asked: Asked, cells: Table, paths
         "values": [[shown for shown, _, _ in row] for row in cells],
         "bars": [_bars(row, asked, sure=True) for row in cells],
         "uniform": grade(paths) == "uniform",
-        "facts": {**({} if margin is None else {"margin": margin}), "warnings": [OUTSIDE]},
+        "facts": {**({} if margin is None else {"margin": margin}), "warnings": _warnings(request, view, asked)},
     }
 
 
@@ -171,11 +172,16 @@ def notice(
         "grade": grade(paths),
         "left": dict(left),
         "as_of": as_of(view, asked),
-        "warnings": [OUTSIDE],
+        "warnings": _warnings(request, view, asked),
         "aggregates": [{"aggregate": a.name, "mechanism": "turbo"} for a in request.aggregates],
     }
     info["text"] = notice_text(info)
     return info
+
+
+def _warnings(request: Request, view: View, asked: Asked) -> list[str]:
+    """What every answer says of rows that are not counted, or that are counted though they are gone: public facts."""
+    return [*told(request.policy, view, asked.first, asked.last), OUTSIDE]
 
 
 def _margin(view: View, asked: Asked) -> str | None:

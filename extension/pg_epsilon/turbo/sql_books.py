@@ -76,8 +76,16 @@ class Kept:
         self.last: bytes | None = None
 
 
-def uncounted() -> DPError:
-    """In a restored copy: said before anything is paid, after stored answers were looked for."""
+def uncounted(*, lost: bool = False) -> DPError:
+    """In a restored copy: said before anything is paid, after stored answers were looked for. lost: for good."""
+    if lost:
+        return DPError(
+            CHANNEL,
+            "the counts that this question is about are missing here: this is a restored copy, and their rows were"
+            " removed",
+            "Ask about later partitions. Or the owner has none of them counted: dp.retain(relation, before, keep_counts"
+            " => false).",
+        )
     return DPError(
         CHANNEL,
         "the counts that this question is about are missing here: this is a restored copy",
@@ -105,8 +113,9 @@ class SqlBooks:
         return sum(self._view.parts[part].scale for part in range(first, last + 1))
 
     def can_pay(self, payments: Sequence[Payment]) -> bool:
-        if not all(self._view.parts[p].counted for one in payments for p in range(one.first, one.last + 1)):
-            raise uncounted()
+        parts = [self._view.parts[p] for one in payments for p in range(one.first, one.last + 1)]
+        if not all(part.counted for part in parts):
+            raise uncounted(lost=any(part in self._view.lost for part in parts))
         return self._payer.can_pay(payments)
 
     def pay(self, payments: Sequence[Payment]) -> None:
