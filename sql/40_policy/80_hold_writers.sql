@@ -25,7 +25,7 @@ COMMENT ON FUNCTION dp._may_seal(regclass, text) IS 'Refuses whoever does not ow
 REVOKE ALL ON FUNCTION dp._may_seal(regclass, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp._may_seal(regclass, text) TO dp_admin;
 
-CREATE FUNCTION dp._hold_writers(relation regclass, what text) RETURNS void
+CREATE FUNCTION dp._hold_writers(relation regclass, what text, readers boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   patience text := current_setting('lock_timeout');
@@ -38,11 +38,14 @@ BEGIN
     attempt := least(attempt * 2, interval '3 s', greatest(until - clock_timestamp(), interval '1 ms'));
     BEGIN
       PERFORM set_config('lock_timeout', ceil(1000 * extract(epoch FROM attempt))::text, true);
-      EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
+      EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN readers THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
       PERFORM set_config('lock_timeout', patience, true);
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
-      IF clock_timestamp() >= until THEN
+      IF clock_timestamp() >= until AND readers AND dp._writers_of(relation) IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = format('%s: %s is still being read by others', what, relation),
+          HINT = 'What is dropped may not be in use: call it again later. SET lock_timeout says how long it waits, a minute if that is 0.';
+      ELSIF clock_timestamp() >= until THEN
         RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = format('%s: rows of %s are still being written by %s', what, relation, COALESCE(dp._writers_of(relation), 'others')),
           HINT = 'A partition is sealed when nobody is adding rows: let them commit, or SELECT pg_terminate_backend(pid), and call it again. SET lock_timeout says how long it waits, a minute if that is 0.';
       END IF;
@@ -50,25 +53,25 @@ BEGIN
     PERFORM pg_sleep(extract(epoch FROM least(attempt, until - clock_timestamp())));
   END LOOP;
 END $$;
-COMMENT ON FUNCTION dp._hold_writers(regclass, text) IS 'Waits until nobody has uncommitted rows of a relation, and keeps writers out until the end of this transaction: the barrier behind which a partition is counted and sealed (turbo.md 6.12). SQLSTATE 55P03 after lock_timeout, with who is still writing. As the caller: only the owner may lock it.';
-REVOKE ALL ON FUNCTION dp._hold_writers(regclass, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dp._hold_writers(regclass, text) TO dp_admin;
+COMMENT ON FUNCTION dp._hold_writers(regclass, text, boolean) IS 'Waits until nobody has uncommitted rows of a relation, and keeps writers out until the end of this transaction: the barrier behind which a partition is counted and sealed (turbo.md 6.12). readers: those too, where something is to be dropped. SQLSTATE 55P03 after lock_timeout, with who is still writing. As the caller: only the owner may lock it.';
+REVOKE ALL ON FUNCTION dp._hold_writers(regclass, text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dp._hold_writers(regclass, text, boolean) TO dp_admin;
 
 CREATE FUNCTION dp._behind_barrier(relation regclass, what text, call text, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp._may_seal(relation, what);
-  IF call NOT IN ('due', 'seal', 'seal_until', 'reopen') THEN
-    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'not a call about a partition', HINT = 'dp.seal_partition, dp.seal_partitions, dp.reopen_partition';
+  IF call NOT IN ('due', 'seal', 'seal_until', 'reopen', 'boundary', 'retain') THEN
+    RAISE EXCEPTION USING ERRCODE = 'DP005', MESSAGE = 'not a call about a partition', HINT = 'dp.seal_partition, dp.seal_partitions, dp.reopen_partition, dp.retain';
   END IF;
-  IF call <> 'due' AND NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND l.relation = _behind_barrier.relation AND l.granted
+  IF call NOT IN ('due', 'boundary') AND NOT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND l.relation = _behind_barrier.relation AND l.granted
       AND l.mode IN ('ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
     RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('rows of %s can be added meanwhile', relation), HINT = format('CALL %s(...) locks it first.', what);
   END IF;
   RETURN dp._turbo(call, jsonb_object_agg(a.key, CASE WHEN a.key IN ('partition', 'until') THEN to_jsonb(dp._partition_value(relation, a.value #>> '{}')) ELSE a.value END) || dp._relation_name(relation))
     FROM jsonb_each(arguments) a;
 END $$;
-COMMENT ON FUNCTION dp._behind_barrier(regclass, text, text, jsonb) IS 'What the engine does to partitions, for an owner who holds back writers; `due` only counts partitions that could be sealed.';
+COMMENT ON FUNCTION dp._behind_barrier(regclass, text, text, jsonb) IS 'What the engine does to partitions, for an owner who holds back writers; `due` and `boundary` only look.';
 REVOKE ALL ON FUNCTION dp._behind_barrier(regclass, text, text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dp._behind_barrier(regclass, text, text, jsonb) TO dp_admin;
 

@@ -76,6 +76,7 @@ OWNERS_CALLS = [
     "publish('{t}')",
     "unpublish('{t}')",
     "refresh('{t}')",
+    "retain('{t}', '2024-01-02', keep_counts => false)",
 ]
 ADMINS_CALLS = [
     "create_dataset('new', epsilon => 1)",
