@@ -107,3 +107,37 @@ def test_a_large_grid_earns_an_epoch_and_what_passes_is_free(stack: Stack, alice
     assert said[0].startswith("dp: histogram (PASS), turbo, free")
     again, said = notices(alice, passed[0])
     assert again == passed[1] and said[0].startswith("dp: exact, turbo, free")
+
+
+RETAINED = """
+CREATE TABLE visits (day date, a int);
+INSERT INTO visits SELECT DATE '2024-01-01' + i % 4, i / 4 % 2 FROM generate_series(1, 4000) i;
+CALL dp.create_dataset('visits', epsilon => 10);
+CALL dp.protect('visits', 'visits', partition_by => 'day', grid => '{"origin": "2024-01-01", "width": "1 day"}');
+CALL dp.describe_column('visits', 'day');
+CALL dp.describe_column('visits', 'a', bounds => '{0,1}', nullable => false);
+CALL dp.publish('visits');
+CALL dp.allot('alice', 'visits', epsilon => 10);
+CALL dp.enable_turbo('visits', '{a}', 0.05, 0.001, 'day', true, scale => 1000);
+CALL dp.seal_partitions('visits', until => '2024-01-05');
+"""
+
+
+@pytest.mark.chance(fix_chance.NEVER)  # no answer is compared with the truth
+def test_removed_rows_are_told(stack: Stack, alice: psycopg.Connection[Any]) -> None:
+    """In EXPLAIN and in the NOTICE: until when rows are gone, and whether they are counted still (dp.retain)."""
+    stack.cluster.psql(RETAINED, user="boss")
+    stack.sync()
+    asked = "SELECT count(*) FROM visits WHERE day >= '2024-01-01' AND day < '2024-01-04' AND a = 1"
+    for call, words in (
+        ("'2024-01-03', keep_counts => true", "from 2024-01-01 to before 2024-01-03 were removed on "),
+        ("'2024-01-02', keep_counts => false", "from 2024-01-01 to before 2024-01-02 were removed on "),
+    ):
+        stack.cluster.psql(f"CALL dp.retain('visits', {call})", user="boss")
+        plan = "\n".join(row[0] for row in notices(alice, f"EXPLAIN {asked}")[0])
+        _, said = notices(alice, asked)
+        for told in (plan, "\n".join(said)):
+            assert words in told and "counts there are those of the seal" in told, told
+    assert "none of them is counted" in plan and "none of them is counted" in said[0]
+    rows, _ = notices(alice, "SELECT counts_kept FROM dp.turbo WHERE relation = 'public.visits' ORDER BY partition")
+    assert [row[0] for row in rows] == [False, True, None, None]
