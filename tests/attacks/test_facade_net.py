@@ -94,6 +94,7 @@ def test_error_text(analyst: psycopg.Connection[Any]) -> None:
         analyst.execute('SELECT * FROM "Odd ""Schema"."Odd \'Table"')
     assert caught.value.diag.message_primary == 'rows of "Odd ""Schema"."Odd \'Table" are private'
     assert caught.value.diag.message_hint is not None and "Ask for aggregates" in caught.value.diag.message_hint
+    assert "published a moment ago: try again" in caught.value.diag.message_hint
 
 
 def test_refuse_is_immutable(analyst: psycopg.Connection[Any]) -> None:

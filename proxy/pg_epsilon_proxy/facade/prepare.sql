@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION dp.refuse(relation text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'DP002', MESSAGE = pg_catalog.format('rows of %s are private', relation),
-    HINT = 'Ask for aggregates directly in the statement sent to the proxy: functions, views and dynamic SQL cannot be rewritten.';
+    HINT = 'Ask for aggregates directly in the statement sent to the proxy: functions, views and dynamic SQL cannot be rewritten. What was published a moment ago: try again.';
 END $$;
 COMMENT ON FUNCTION dp.refuse(text) IS 'Raises DP002: the condition of the policy on every protected relation';
 
