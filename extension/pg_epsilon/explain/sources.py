@@ -22,7 +22,7 @@ from pg_epsilon.explain.why import MOST_PICKS, compared, groups_of, method_of
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import compile_aggregate, parts_of
 from pg_epsilon.query.domain import key_domain
-from pg_epsilon.query.keys import Key, compile_key
+from pg_epsilon.query.keys import Key
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.literals import quote
 from pg_epsilon.query.names import column_sql, named
@@ -189,7 +189,7 @@ def _keys(head: Head, stored: Stored) -> list[tuple[str, Key]]:
     texts = [members.text(one, "keys") or "" for one in members.items(stored.asked("keys").get("keys"), "keys")]
     order = list(how["order"])
     try:
-        found = [(one, compile_key(one, head.scope, head.fold, head.texts)) for one in texts]
+        found = [(one, head.key(one)) for one in texts]
     except DPError:  # a key that has no declared domain any more
         return []
     return [found[order.index(place)] for place in range(len(how["keys"]))]

@@ -13,7 +13,6 @@ from pg_epsilon.explain.space import Attribute, Listed, Predicates, Space
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import parts_of
 from pg_epsilon.query.expression import compile_expression
-from pg_epsilon.query.keys import compile_key
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.names import column_sql, named
 from pg_epsilon.query.parse import ast, parse_expression
@@ -161,7 +160,7 @@ def attribute_of(head: Head, item: Item, column: Column) -> Attribute:
     name = _name(head, item, column)
     if not item.relation.public:
         return attribute(name, column, item.sql_alias, item.relation.qualified)
-    key = compile_key(written(item.name, column.name), head.scope, head.fold, head.texts)
+    key = head.key(written(item.name, column.name))
     return public_attribute(name, column, key.sql, key.domain)
 
 

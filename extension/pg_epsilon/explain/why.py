@@ -20,7 +20,7 @@ from pg_epsilon.explain.statement import Read
 from pg_epsilon.explain.tried import idle_columns, predicates
 from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import COLUMN, ROWS, VALUE, Aggregate
-from pg_epsilon.query.keys import Key, compile_key
+from pg_epsilon.query.keys import Key
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.released import gone
 from pg_epsilon.query.released import named as release_of
@@ -233,7 +233,7 @@ def groups_of(
     released = Keys.of(stored, of.keys)
     order = list(stored.presentation["order"])
     texts = members.items(stored.asked("keys").get("keys"), "keys")
-    found = [compile_key(members.text(one, "keys") or "", head.scope, head.fold, head.texts) for one in texts]
+    found = [head.key(members.text(one, "keys") or "") for one in texts]
     keys = tuple(found[order.index(place)] for place in range(len(released.domains)))
     if any(tuple(domain) != key.domain for domain, key in zip(released.domains, keys, strict=True)):
         raise gone(stored.request_id, "has groups that were declared otherwise since")

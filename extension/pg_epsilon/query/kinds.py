@@ -17,7 +17,7 @@ from pg_epsilon.query import members
 from pg_epsilon.query.aggregates import Aggregate
 from pg_epsilon.query.copies import Copies
 from pg_epsilon.query.expression import Fold
-from pg_epsilon.query.keys import Key
+from pg_epsilon.query.keys import Key, compile_key
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.released import Free, Releases
 from pg_epsilon.query.source import Source
@@ -80,6 +80,10 @@ class Head:
     def budget(self) -> Budget:
         """What may be spent: the document's, the session's, or the dataset's default. DP005 for anything else."""
         return _budget(self.document.get("budget"), self.settings, self.policy)
+
+    def key(self, text: str) -> Key:
+        """A further group key of this question, narrowed by its WHERE as its own keys are. Errors: of compile_key."""
+        return compile_key(text, self.scope, self.fold, self.texts, self.conjuncts)
 
 
 class Kinds(Protocol):

@@ -15,7 +15,7 @@ from decimal import Decimal
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, DPError
 from pg_epsilon.query.domain import text_sql
 from pg_epsilon.query.expression import Fold, FoldError, compile_expression
-from pg_epsilon.query.keys import Key, compile_key
+from pg_epsilon.query.keys import Key
 from pg_epsilon.query.kinds import Head
 from pg_epsilon.query.literals import quote
 from pg_epsilon.query.names import named
@@ -52,7 +52,7 @@ def axis_of(text: str, head: Head) -> Axis:
     """The axis of a column as a condition names it. DP003, DP004 without declared values, DP005 for too many."""
     _, column = named(parse_expression(text), head.scope)
     try:
-        key = compile_key(text, head.scope, head.fold, head.texts)
+        key = head.key(text)
     except DPError as refused:
         if refused.sqlstate != SHAPE:
             raise
