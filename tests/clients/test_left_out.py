@@ -184,6 +184,12 @@ def test_a_table_of_the_analysts_own_of_that_name_is_his(alice: psycopg.Connecti
     alice.execute("CREATE TEMP TABLE home AS SELECT 7 AS id")
     assert alice.execute("SELECT id FROM home").fetchone() == (7,)
     assert alice.execute("WITH town AS (SELECT 8 AS n) SELECT n FROM town").fetchone() == (8,)
+    for statement in ("DROP TABLE home", "CREATE TEMP TABLE home (id int)", "INSERT INTO home VALUES (9)"):
+        alice.execute(statement)
+    assert alice.execute("SELECT id FROM home").fetchone() == (9,)
+    for statement in ("DROP TABLE IF EXISTS town", "CREATE TEMP VIEW town AS SELECT 10 AS n"):
+        alice.execute(statement)
+    assert alice.execute("SELECT n FROM town").fetchone() == (10,)
 
 
 def test_a_proxy_that_starts_meanwhile_serves_too(config: Config, told: list[dict[str, Any]]) -> None:
