@@ -199,8 +199,8 @@ class Ledger:
             self.out.mark(n, float(self.spent.mean()))
 
     def asked(self) -> Iterator[tuple[int, int, int, int]]:
-        """(n, query, first, last); a query of all rows is left out: it costs no method anything."""
-        trivial = [query.trivial for query in self.case.load.pool]
+        """(n, query, first, last); a query of no bin is left out: it costs no method anything."""
+        trivial = [query.empty for query in self.case.load.pool]
         for n, (i, (first, last)) in enumerate(zip(self.case.asked.tolist(), self.case.spans.tolist(), strict=True), 1):
             if trivial[i]:
                 self.answered(n, "trivial", 0, first, last)

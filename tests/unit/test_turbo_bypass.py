@@ -222,12 +222,20 @@ def test_keys_that_share_a_bin_are_no_batch() -> None:
         bypass.answer([ROW[0], box_query(DOMAIN, [None, [0]])], UNREADY, books(), Scripted())
 
 
-def test_trivial_queries_cost_nothing() -> None:
+def test_no_bin_costs_nothing() -> None:
     shelf = books("0.001")
-    everything, nothing = box_query(DOMAIN, [None, None]), box_query(DOMAIN, [[], None])
-    assert one(everything, UNREADY, shelf, Scripted()) == (10_000, "trivial", None)
-    assert one(nothing, UNREADY, shelf, Scripted()) == (0, "trivial", None)
+    assert one(box_query(DOMAIN, [[], None]), UNREADY, shelf, Scripted()) == (0, "trivial", None)
     assert shelf.order == []
+
+
+@pytest.mark.parametrize("view", [READY, UNREADY])
+def test_the_number_of_rows_is_a_question_like_any_other(view: View) -> None:
+    """20,000 rows were declared where 10,000 are: no histogram tells, and none learns from it."""
+    shelf, everything = Watched([SKEWED], [20_000]), box_query(DOMAIN, [None, None])
+    assert one(everything, view, shelf, Scripted()) == (10_000, "r3", None)
+    assert one(everything, view, shelf, Scripted()) == (10_000, "exact", None)
+    assert shelf.nodes[WHOLE].updates == 0
+    assert shelf.order == ["pay bypass", "truth"]
 
 
 def test_sums_are_tested_and_noised_on_their_lattice() -> None:

@@ -58,13 +58,16 @@ def test_bins_are_numbered_row_major() -> None:
 
 
 def test_trivial_queries() -> None:
-    assert box_query(DOMAIN, [None] * 4).trivial
-    assert box_query(DOMAIN, [range(3), range(4), range(2), range(5)]).trivial
+    assert box_query(DOMAIN, [None] * 4).full
+    assert box_query(DOMAIN, [range(3), range(4), range(2), range(5)]).full
     nothing = box_query(DOMAIN, [[1], [], None, None])
-    assert nothing.trivial
     assert nothing.empty
+    assert not nothing.full
     assert nothing.id == mask_query(DOMAIN, np.zeros(DOMAIN.bins, bool)).id
-    assert not box_query(DOMAIN, [[1], None, None, None]).trivial
+    row = box_query(DOMAIN, [[1], None, None, None])
+    assert not row.empty
+    assert not row.full
+    assert not value_query(DOMAIN, [1, *[2] * (DOMAIN.bins - 1)], 1).full
 
 
 def test_different_queries_have_different_ids() -> None:

@@ -23,7 +23,7 @@ from pg_epsilon.turbo.bins import Domain, Query, box_query, mask_query
 from pg_epsilon.turbo.books import MemoryBooks
 from pg_epsilon.turbo.calibration import Calibration
 from pg_epsilon.turbo.derive import Table
-from pg_epsilon.turbo.designs import Outlook, design_for
+from pg_epsilon.turbo.designs import Outlook, covers, design_for
 from pg_epsilon.turbo.load import Load, unit_of
 from pg_epsilon.turbo.split import Node
 from pg_epsilon.turbo.view import View
@@ -104,7 +104,7 @@ spans = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda ends: (min(en
 
 def busiest(queries: Sequence[Query]) -> int:
     """How many distinct queries have one bin in common, at most: what renting alone costs, in answers by noise."""
-    ones = {query.id: query for query in queries if not query.trivial}
+    ones = {query.id: query for query in queries if not query.empty}
     used = np.zeros(24, int)
     for query in ones.values():
         query.put(used, query.of(used) + 1)
@@ -209,10 +209,23 @@ def test_a_synopsis_is_within_alpha_also_for_whoever_asks_for_what_came_out_high
                 asked = every if name == "box" else every[:20]
                 if name == "chosen":
                     asked = [mask_query(DOMAIN, table.noisy > truth), mask_query(DOMAIN, table.noisy < truth)]
-                wrong = [abs((table.value(q, outlook) or 0) - q.total(truth)) for q in asked if not q.trivial]
+                wrong = [abs((table.value(q, outlook) or 0) - q.total(truth)) for q in asked if not q.empty]
                 off[name] += max(wrong) > ALPHA * SCALE
     assert stats.binom.sf(59, 600, 0.05) < 1e-6
     assert max(off.values()) <= 59
+
+
+@pytest.mark.parametrize("outlook", [PLAIN, WINDOWS])
+def test_the_number_of_rows_is_a_question_like_any_other(outlook: Outlook) -> None:
+    """20,000 rows were declared where fewer are. The margin of a synopsis for boxes is not for the box of everything."""
+    counts, everything = shelf().counts[0], box_query(DOMAIN, [None, None, None])
+    books, noise = Watched([counts], [2 * SCALE]), Heard(silent=True)
+    for path in ("r3", "exact"):
+        (reply,) = auto.answer([everything], 0, 0, VIEW, books, noise, outlook)
+        assert (reply.value, reply.path) == (int(counts.sum()), path)
+    assert [payment.why for payment in books.payments] == ["bypass"]
+    assert not covers("boxes", everything, outlook)
+    assert covers("every", everything, outlook)
 
 
 def _cells() -> list[Query]:

@@ -119,4 +119,4 @@ def test_the_fullest_bin_of_a_workload() -> None:
         box_query(DOMAIN, [[0], [0, 1]]),
         box_query(DOMAIN, [None, None]),
     )
-    assert declared_rent(DOMAIN, Outlook(workload=every)) == 3
+    assert declared_rent(DOMAIN, Outlook(workload=every)) == 4

@@ -175,6 +175,15 @@ def test_partitions_without_rows_are_left_out() -> None:
     assert one(ROW[0], (0, 0), UNREADY, empty, Scripted()) == (0, "trivial", None)
 
 
+@pytest.mark.parametrize("answer", [tree.answer, window.answer])
+def test_the_number_of_rows_is_a_question_like_any_other(answer: Answering) -> None:
+    """20,000 rows were declared where 10,000 are: no histogram tells, and none learns from it."""
+    shelf, everything = books(scale=20_000), box_query(DOMAIN, [None, None])
+    (reply,) = answer([everything], 1, 6, READY, shelf, Scripted())
+    assert reply == (true(everything, 1, 6), "r3", None)
+    assert [node.updates for node in shelf.nodes.values()] == [0] * len(shelf.nodes)
+
+
 def test_the_keys_of_a_batch_share_what_their_nodes_cost() -> None:
     shelf, noise = books(), Scripted()
     replies = tree.answer(ROW, 1, 6, UNREADY, shelf, noise)

@@ -1,6 +1,6 @@
 """The planner `auto`: per view and query the cheapest path that still meets (alpha, beta) (composition.md §7.5).
 
-In this order: from public facts (no bin, every bin); from what was released (derive.py); from a synopsis, bought when
+In this order: from public facts (no bin); from what was released (derive.py); from a synopsis, bought when
 that is worth it; by noise, of whose price only that part is paid that the bins asked about have used up (load.py); and
 on a large grid by a histogram that this noise has trained, tested by a sparse vector, once that has earned its epoch.
 
@@ -113,7 +113,7 @@ class _Request:
         self.tally: Tally | None = None
 
     def answers(self) -> list[Answer]:
-        found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or self.scale == 0}
+        found = {i: trivial() for i, q in enumerate(self.queries) if q.empty or self.scale == 0}
         self.covers = {i: self._cover(i) for i in range(len(self.queries)) if i not in found}
         parts = {i: one.value for i, one in self.covers.items()}
         paths = {i: one.paths() for i, one in self.covers.items()}
@@ -151,6 +151,8 @@ class _Request:
     def _trust(self, plan: _Plan) -> tuple[Trust | None, Decimal | None]:
         """The view's histogram, where one may pay: beside noise, on one partition; and the price of its synopsis."""
         if self.outlook.partitioned or plan.bought or not plan.runs or not self.books.pure:
+            return None, None
+        if any(self.queries[run.asked].full for run in plan.runs):
             return None, None
         prices = (design.price(self.prices, self.scale) for _, design in self._designs(plan))
         price = min((one for one in prices if one is not None), default=None)

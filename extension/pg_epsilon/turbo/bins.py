@@ -100,17 +100,14 @@ class Query:
         return Query(domain, box, bitmap, rest if head["values"] else None, head["bits"])
 
     @cached_property
-    def trivial(self) -> bool:
-        """No bin is selected, or all of them with weight 1: answered from public data at no cost (§2.3)."""
-        if self.box is not None and any(selected == () for selected in self.box):
-            return True
-        everything = self.box is not None and all(selected is None for selected in self.box)
-        return everything and self.values is None
-
-    @property
     def empty(self) -> bool:
-        """Trivial because no bin is selected: the value is 0."""
+        """No bin is selected: the value is 0, answered at no cost (§2.3)."""
         return self.box is not None and any(selected == () for selected in self.box)
+
+    @cached_property
+    def full(self) -> bool:
+        """Every bin has weight 1: the number of rows, of which a histogram that is scaled to ñ knows nothing."""
+        return self.box is not None and self.values is None and all(selected is None for selected in self.box)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

@@ -33,9 +33,9 @@ def answer(queries: Sequence[Query], view: View, books: Books, noise: NoiseSourc
     request = _Request(queries, view, books, noise)
     direct, asked = view.prices.direct(request.scale), []
     for i, query in enumerate(queries):
-        hit = None if query.trivial or view.mode == "pmw" else stored(books, query, WHOLE, direct)
-        if query.trivial:
-            request.found[i] = trivial(query, request.scale)
+        hit = None if query.empty or view.mode == "pmw" else stored(books, query, WHOLE, direct)
+        if query.empty:
+            request.found[i] = trivial()
         elif hit is not None:
             request.found[i] = Answer(round(hit), "exact")
         else:

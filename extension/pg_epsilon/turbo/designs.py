@@ -113,7 +113,7 @@ def covers(kind: str, query: Query, outlook: Outlook) -> bool:
     if kind == EVERY:
         return True
     if kind == BOXES:
-        return query.box is not None and query.values is None
+        return query.box is not None and query.values is None and not query.full
     return query.id in outlook.ids
 
 
@@ -194,7 +194,7 @@ def _designs(domain: Domain, beta: Fraction, gaussian: bool, digest: bytes, outl
             less = Fraction(boxes[1], 1 if gaussian else 2)
             largest = domain.bins - domain.bins // max(domain.sizes)
             found.append(Design((Part(BOXES, whole, alone.at_least(largest, boxes[0]), less),)))
-        asked = [query for query in outlook.workload if not query.trivial]
+        asked = [query for query in outlook.workload if not query.empty]
         if asked:
             found.append(workload_design(domain, asked, beta, gaussian=gaussian, partitioned=outlook.partitioned))
         _known[key] = tuple(found)

@@ -128,7 +128,7 @@ class TurboEngine(Answerer):
                         detail=error.detail,
                         position=error.position,
                     ) from None
-            own = {query.id: query for query in queries if not query.trivial}
+            own = {query.id: query for query in queries if not query.empty}
             found = Outlook(
                 view.settings.get("forecast"), tuple(own.values()), view.partitioned, view.settings.get("partitions")
             )

@@ -126,7 +126,7 @@ def _busiest(domain: Domain, key: _Key) -> Decimal:
 
     busy = np.zeros(domain.bins, np.float64)
     for query in key.outlook.workload:
-        if not query.trivial:
+        if not query.empty:
             weights = query.weights
             query.put(busy, query.of(busy) + (1 if weights is None else weights / query.unit))
     return Decimal(float(busy.max(initial=0.0)))

@@ -32,9 +32,10 @@ def heuristic_of(view: View) -> Heuristic:
     return view.heuristic
 
 
-def trivial(query: Query, scale: int) -> Answer:
-    """No bin: 0. Every bin: ñ. From public data (§2.3)."""
-    return Answer(0 if query.empty else scale, "trivial")
+def trivial() -> Answer:
+    """Of no bin, or of no rows: from public data (§2.3). Every bin is a question like any other: ñ is declared, or was
+    bought before rows came late (composition.md §1.4)."""
+    return Answer(0, "trivial")
 
 
 def checked(queries: Sequence[Query], view: View) -> int:
@@ -60,7 +61,7 @@ class Learner:
         self.heuristic = heuristic_of(view)
 
     def ready(self, query: Query) -> bool:
-        return self._view.mode == "pmw" or self.histogram.ready(query, self.heuristic)
+        return self._view.mode == "pmw" or (not query.full and self.histogram.ready(query, self.heuristic))
 
     def estimate(self, query: Query) -> float:
         return self.histogram.estimate(query, self.scale)
@@ -98,5 +99,7 @@ class Learner:
         return ((off > 0) - (off < 0)) * self.histogram.rate(query, self.heuristic) if off else 0.0
 
     def _apply(self, event: Event, query: Query) -> None:
+        if query.full:  # scaled to ñ again, it would have learnt nothing, and count it as an update of every bin
+            return
         self.histogram.apply(event, query, self.heuristic)
         self._books.log(self.node, event, query)

@@ -121,7 +121,7 @@ class _Request:
         self.fail_is_out = False
 
     def answers(self) -> list[Answer]:
-        found = {i: trivial(q, self.scale) for i, q in enumerate(self.queries) if q.trivial or not self.scales}
+        found = {i: trivial() for i, q in enumerate(self.queries) if q.empty or not self.scales}
         plans = {i: self._plan(query) for i, query in enumerate(self.queries) if i not in found}
         runs = {plan.key: plan for plan in plans.values() if plan.run}
         fresh = self._fresh(plans.values())

@@ -202,5 +202,5 @@ def box_sizes(sizes: tuple[int, ...]) -> Sizes | None:
                 wider[cells * k] = wider.get(cells * k, 0.0) + boxes * math.comb(n, k)
         found = dict(grouped(wider.items()))
     top = math.prod(sizes)
-    found[top] -= 1  # every bin: answered by ñ
+    found[top] -= 1  # every bin: not of the class
     return grouped((cells, boxes) for cells, boxes in found.items() if boxes > 0)

@@ -51,8 +51,8 @@ class _Request:
         }
 
     def answer(self) -> Answer:
-        if self.query.trivial or not self.learners:
-            return trivial(self.query, self.scale)
+        if self.query.empty or not self.learners:
+            return trivial()
         every = self.view.prices.window_node(len(self.learners), self.scale)
         known = {node: self._stored(node, every) for node in self.learners}
         trusted = [n for n, learner in self.learners.items() if known[n] is None and learner.ready(self.query)]
