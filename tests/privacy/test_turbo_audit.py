@@ -323,6 +323,12 @@ def artifact(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
     return window.answer(queries(n), *SPANS[n % 6], VIEW, books, noise)
 
 
+def daily(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
+    """A series: one request of as many windows as there are partitions, each by its rows, and every third by all."""
+    asked = queries(n) if n % 3 else [box_query(DOMAIN, [None, None])]
+    return [one for part in range(PARTS) for one in tree.answer(asked, part, part, VIEW, books, noise)]
+
+
 class Renyi(MemoryBooks):
     """Accounts of one order."""
 
@@ -356,6 +362,7 @@ def streamed(books: MemoryBooks, noise: Noise, n: int) -> list[Answer]:
         (windows, MemoryBooks),
         (artifact, MemoryBooks),
         (streamed, MemoryBooks),
+        (daily, MemoryBooks),
         (refining, Renyi),
         (refining_one, Renyi),
     ],

@@ -217,7 +217,7 @@ def test_a_synopsis_is_within_alpha_also_for_whoever_asks_for_what_came_out_high
 
 @pytest.mark.parametrize("outlook", [PLAIN, WINDOWS])
 def test_the_number_of_rows_is_a_question_like_any_other(outlook: Outlook) -> None:
-    """20,000 rows were declared where fewer are. The margin of a synopsis for boxes is not for the box of everything."""
+    """20,000 rows were declared where fewer are. A synopsis for boxes has no margin for the box of everything."""
     counts, everything = shelf().counts[0], box_query(DOMAIN, [None, None, None])
     books, noise = Watched([counts], [2 * SCALE]), Heard(silent=True)
     for path in ("r3", "exact"):

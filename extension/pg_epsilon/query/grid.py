@@ -90,8 +90,17 @@ def evaluate(
         ordinals.append(f"{alias}.{_ordinal(names)}")
     inner = f"SELECT {key_sql} AS k, ARRAY[{', '.join(ordinals)}] AS o FROM {', '.join(sources)}"
     query = f"SELECT k AS v FROM ({inner}) AS g GROUP BY k ORDER BY k IS NULL, min(o) LIMIT {MAX_KEYS + 1}"
-    if any(item.relation.public for item, _ in columns.values()):
-        return run(query, texts)
+    return (run if any(item.relation.public for item, _ in columns.values()) else remembered)(query, texts)
+
+
+def grain_of(node: Any, scope: Scope, key_sql: str) -> Decimal | int | None:
+    """The finest cell on which a key of one column is constant, as `evaluate` samples it; None: of one value each."""
+    found = list(_grains(node, scope).values())
+    return _of_shifted(found[0], key_sql) if len(found) == 1 else None
+
+
+def remembered(query: str, texts: Texts) -> tuple[str | None, ...]:
+    """As `run`, of a query over constants alone: asked once."""
     if query not in _known:
         found = run(query, texts)
         if sum(map(len, _known.values())) + len(found) > _KEPT_KEYS or len(_known) >= _KEPT:

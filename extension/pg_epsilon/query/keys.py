@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -36,13 +36,16 @@ _STRICT = frozenset(
 class Key:
     """A group key: every possible key in order, and SQL that gives a row's key as one of these texts.
 
-    public: the list was read from a public table, and can change with it.
+    public: the list was read from a public table, and can change with it. columns: those that it reads, by their SQL.
+    grain: of a key of one column, the seconds or the step between samples of which each of its values has one.
     """
 
     name: str
     sql: str
     domain: tuple[str | None, ...]
     public: bool = False
+    columns: frozenset[str] = field(default=frozenset(), compare=False)
+    grain: Decimal | int | None = field(default=None, compare=False)
 
     def canonical(self) -> str | list[str]:
         """What tells this key from another; the policy says the rest."""
@@ -61,7 +64,10 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts, conjuncts: Se
         item, column = named(node, scope)
         if item.relation.public:
             return _public_column(item, column.name, texts)
-        return Key(column.name, key_sql(column, item.sql_alias), key_domain(column, item.relation.qualified))
+        own = frozenset({column_sql(item, column.name)})
+        return Key(
+            column.name, key_sql(column, item.sql_alias), key_domain(column, item.relation.qualified), columns=own
+        )
     sql = text_sql(expression.type, expression.sql)
     if expression.kind is Kind.INTERVAL and not expression.constant and _is_date_trunc(node):
         sql = clock_text(expression.sql)
@@ -74,13 +80,14 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts, conjuncts: Se
     name = deparse(node)
     if expression.constant:
         return Key(name, sql, grid.run(f"SELECT {sql} AS v", texts))
+    columns, grain = frozenset(expression.columns), grid.grain_of(node, scope, sql)
     domain = _by_form(node, expression, scope)
     if domain is not None:
-        return Key(name, sql, domain)
+        return Key(name, sql, domain, columns=columns, grain=grain)
     public = tuple(f"{item.sql_alias}." for item in scope.items if item.relation.public)
     read = any(column.startswith(public) for column in expression.columns)
     within = lambda item, column: restriction(conjuncts, item, column)  # noqa: E731
-    return Key(name, sql, grid.evaluate(sql, node, scope, texts, within), read)
+    return Key(name, sql, grid.evaluate(sql, node, scope, texts, within), read, columns, grain)
 
 
 def _is_date_trunc(node: Any) -> bool:

@@ -7,6 +7,7 @@ after it is a reply like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -34,7 +35,7 @@ from pg_epsilon.turbo.request import Asked, asked, declared, fits
 from pg_epsilon.turbo.settings import is_auto, view_of
 from pg_epsilon.turbo.shown import as_of, candidates_text, document, notice, presentation, table
 from pg_epsilon.turbo.sql_books import PLANNED_COUNTS, SqlBooks, Warm
-from pg_epsilon.turbo.steps import heuristic_of
+from pg_epsilon.turbo.steps import exhausted, heuristic_of
 from pg_epsilon.turbo.view import Answer
 from pg_epsilon.turbo.view import View as Algorithms
 from pg_epsilon.turbo.why import why_not
@@ -154,16 +155,19 @@ class TurboEngine(Answerer):
         how, outlook = _algorithms(view), self.outlook(request.policy, view)
         books = SqlBooks(self._execute, view, payer, heuristic_of(how), self._warm)
 
-        def ask(queries: list[Query]) -> list[Answer]:
-            return _ask(queries, question, view, how, books, self._noise(), outlook)
-
         try:
-            answers = [batch.split(_by_lattice(batch.queries, ask)) for batch in question.batches]
-            every = [one for batch in answers for cell in batch for one in cell]
+            # all or nothing: before the first of several windows is paid, and read
+            if len(question.windows.spans) > 1 and not books.can_pay(self._dry(request, view, question, payer)[0]):
+                raise exhausted()
+            answers = []
+            for span in question.windows.spans:
+                ask = partial(_ask, span=span, view=view, how=how, books=books, noise=self._noise(), outlook=outlook)
+                answers.append([batch.split(_by_lattice(batch.queries, ask)) for batch in question.batches])
+            every = [one for own in answers for batch in own for cell in batch for one in cell]
             failed = next((one.error for one in every if one.error is not None), None)
             if failed is not None:
                 raise failed
-            cells, paths = table(request, view, question, answers), [one.path for one in every]
+            cells, paths = table(view, question, answers), [one.path for one in every]
             if request.keys:
                 request_id = keep(
                     self._execute,
@@ -200,24 +204,7 @@ class TurboEngine(Answerer):
         if view is None or question is None:
             return None
         payer = self._payer(request, view, who, None, {})
-        how, outlook = _algorithms(view), self.outlook(request.policy, view)
-        books = (AutoPlanBooks if is_auto(view.settings) else PlanBooks)(
-            self._execute, view, payer, heuristic_of(how), Warm()
-        )
-        worst: list[Payment] = []
-
-        def ask(queries: list[Query]) -> list[Answer]:
-            try:
-                found = _ask(queries, question, view, how, books, Still(), outlook)
-                reserved = books.taken() if isinstance(books, AutoPlanBooks) else []
-                if not reserved:
-                    return found
-                worst.extend(reserved)
-            except Planned as planned:
-                worst.extend(planned.payments)
-            return [Answer(None, "")] * len(queries)
-
-        paths = {one.path for batch in question.batches for one in _by_lattice(batch.queries, ask)} - {""}
+        worst, paths = self._dry(request, view, question, payer)
         whys = {payment.why for payment in worst}
         if whys and view.partitioned:
             whys.add("mixed")  # with a synopsis for some partitions, answers by noise may be stored for others
@@ -233,6 +220,33 @@ class TurboEngine(Answerer):
         )
         best = total([payment for payment in worst if payment.why != "hard"])
         return {**info, "charge": {"worst": total(worst), "best": best}}
+
+    def _dry(self, request: Request, view: View, question: Asked, payer: Payer) -> tuple[list[Payment], set[str]]:
+        """What a question would pay at most, by public facts, and by which paths what needs no payment is answered."""
+        how, outlook = _algorithms(view), self.outlook(request.policy, view)
+        books = (AutoPlanBooks if is_auto(view.settings) else PlanBooks)(
+            self._execute, view, payer, heuristic_of(how), Warm()
+        )
+        worst: list[Payment] = []
+
+        def ask(queries: list[Query], span: tuple[int, int]) -> list[Answer]:
+            try:
+                found = _ask(queries, span, view, how, books, Still(), outlook)
+                reserved = books.taken() if isinstance(books, AutoPlanBooks) else []
+                if not reserved:
+                    return found
+                worst.extend(reserved)
+            except Planned as planned:
+                worst.extend(planned.payments)
+            return [Answer(None, "")] * len(queries)
+
+        paths = {
+            one.path
+            for span in question.windows.spans
+            for batch in question.batches
+            for one in _by_lattice(batch.queries, partial(ask, span=span))
+        }
+        return worst, paths - {""}
 
     def why_not(self, request: Request) -> str | None:
         """Why a question with alpha and beta about an enabled relation is not answered by its view."""
@@ -254,7 +268,7 @@ class TurboEngine(Answerer):
 
 def _ask(
     queries: list[Query],
-    question: Asked,
+    span: tuple[int, int],
     view: View,
     how: Algorithms,
     books: SqlBooks,
@@ -263,11 +277,11 @@ def _ask(
 ) -> list[Answer]:
     """By the view's planner: `auto` takes the cheapest path, `turbo` is the paper's."""
     if is_auto(view.settings):
-        return auto.answer(queries, question.first, question.last, how, books, noise, outlook)
+        return auto.answer(queries, *span, how, books, noise, outlook)
     if not view.partitioned:
         return bypass.answer(queries, how, books, noise)
     answer = window.answer if how.scope == "window" else tree.answer
-    return answer(queries, question.first, question.last, how, books, noise)
+    return answer(queries, *span, how, books, noise)
 
 
 def _by_lattice(queries: Sequence[Query], answer: Callable[[list[Query]], list[Answer]]) -> list[Answer]:

@@ -22,6 +22,7 @@ from pg_epsilon.query.source import table
 from pg_epsilon.query.types import Item, Texts
 from pg_epsilon.turbo.bins import Domain, Query, Term, box_query, mask_query, sum_queries
 from pg_epsilon.turbo.catalog import View
+from pg_epsilon.turbo.series import Spans, spans, split, whole
 from pg_epsilon.turbo.view import Answer
 
 SUM_BITS = 20  # a sum's values are rounded to 2^-20 of their bound
@@ -73,7 +74,8 @@ class Shape:
 class Asked:
     """A request that Turbo answers. first, last: the partitions it is about (0, 0 without partitions).
 
-    shapes: of the distinct aggregates; places: which of them each aggregate of the request is.
+    shapes: of the distinct aggregates; places: which of them each aggregate of the request is. windows: of which
+    partitions the batches are asked, one window after the other, and where the answers are shown.
     """
 
     first: int
@@ -81,6 +83,7 @@ class Asked:
     batches: tuple[Batch, ...]
     shapes: tuple[Shape, ...]
     places: tuple[int, ...]
+    windows: Spans
 
 
 def unfit(request: Request, view: View) -> str | None:
@@ -124,19 +127,20 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
         raise NotBins("a partition of it is not sealed; see dp.turbo")
     build = _Builder(view.attributes, view.domain, texts)
     where = [build.factor(term.sql) for term in conjuncts]
-    groups = _groups(request, view.attributes, build)
+    windows = spans(request, first, last, texts) if view.partitioned else whole(request, first, last)
+    groups = _groups(request, view, build)
     batches: list[Batch] = []
     shapes = tuple(_shape(a, where, groups, build, batches) for a in request.distinct)
     order = [a.meaning for a in request.distinct]
     places = tuple(order.index(a.meaning) for a in request.aggregates)
-    return Asked(first, last, tuple(batches), shapes, places)
+    return Asked(first, last, tuple(batches), shapes, places, windows)
 
 
 def declared(request: Request, view: View, texts: Texts) -> tuple[Query, ...]:
     """The queries of a question that an owner expects, about any partitions. NotBins as `asked`."""
     build = _Builder(view.attributes, view.domain, texts)
     where = [build.factor(term.sql) for term in request.conjuncts]
-    groups = _groups(request, view.attributes, build)
+    groups = _groups(request, view, build)
     batches: list[Batch] = []
     for aggregate in request.distinct:
         _shape(aggregate, where, groups, build, batches)
@@ -200,11 +204,12 @@ class _Builder:
         return cells.reshape(shape)
 
 
-def _groups(request: Request, attributes: Sequence[Attribute], build: _Builder) -> list[list[Factor]]:
-    """The conditions of every group, in the order of the declared keys."""
+def _groups(request: Request, view: View, build: _Builder) -> list[list[Factor]]:
+    """The conditions of every group of a window, in the order of the declared keys."""
     keys = []
-    for key in request.keys:
-        places, found = _key(key.sql, request.policy, attributes, build)
+    for place in split(request)[1] if view.partitioned else range(len(request.keys)):
+        key = request.keys[place]
+        places, found = _key(key.sql, request.policy, view.attributes, build)
         bits: dict[str | None, list[str]] = {value: ["0"] * len(found) for value in key.domain}
         for i, value in enumerate(found):
             if value in bits:

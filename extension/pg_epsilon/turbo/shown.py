@@ -20,7 +20,7 @@ from pg_epsilon.turbo.retention import told
 from pg_epsilon.turbo.view import Answer
 
 Answers = Sequence[Sequence[Sequence[Answer]]]
-"""Of each batch, of each group: the answers of its queries."""
+"""Of each batch, of each group of a window: the answers of its queries."""
 
 Cell = tuple[str, Fraction, Fraction | None]
 Table = Sequence[Sequence[Cell]]
@@ -60,14 +60,22 @@ def _cell(asked: Asked, shape: Shape, cell: int, answers: Answers, tolerance: Fr
     return _shown(mean, shape), mean, off
 
 
-def table(request: Request, view: View, asked: Asked, answers: Answers) -> Table:
-    """The cells of every group, by its number, one for each aggregate of the request."""
-    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
-    tolerance = Fraction(view.alpha * scale)
-    return [
-        [_cell(asked, asked.shapes[place], cell, answers, tolerance) for place in asked.places]
-        for cell in range(request.cells)
+def table(view: View, asked: Asked, answers: Sequence[Answers]) -> Table:
+    """The cells of every group, by its number, one for each aggregate of the request. answers: of each window."""
+    nothing = [[[Answer(0, "trivial")] * len(cell) for cell in batch.cells] for batch in asked.batches]
+    found = [
+        (own, Fraction(view.alpha * _scale(view, first, last)))
+        for own, (first, last) in zip(answers, asked.windows.spans, strict=True)
     ]
+    cells = []
+    for window, cell in asked.windows.cells:
+        own, tolerance = (nothing, Fraction(0)) if window is None else found[window]
+        cells.append([_cell(asked, asked.shapes[place], cell, own, tolerance) for place in asked.places])
+    return cells
+
+
+def _scale(view: View, first: int, last: int) -> int:
+    return sum(view.parts[part].scale for part in range(first, last + 1))
 
 
 def document(
@@ -189,7 +197,7 @@ def _margin(view: View, asked: Asked) -> str | None:
     shown = [asked.batches[shape.batches[0]] for shape in asked.shapes if shape.function != "avg"]
     if not shown:
         return None
-    scale = sum(view.parts[part].scale for part in range(asked.first, asked.last + 1))
+    scale = max((_scale(view, first, last) for first, last in asked.windows.spans), default=0)
     widths = [_width(batch, cell) for batch in shown for cell in range(len(batch.cells))]
     margin = Fraction(view.alpha * scale) * max(widths, default=Fraction(0))
     return plain(Decimal(margin.numerator) / Decimal(margin.denominator))
