@@ -56,6 +56,21 @@ CALL dp.describe_column('raced', 'a', bounds => '{{0,3}}', nullable => false);
 CALL dp.publish('raced');
 CALL dp.enable_turbo('raced', '{{a}}', 0.05, 0.001, 'at', true, scale => 1000);
 """
+DEVICES, DAILY = 20, 20_000  # of the series: devices, and rows a day
+SERIES = f"""
+CREATE TABLE metric (at timestamptz NOT NULL, device int, reading float8);
+SELECT create_hypertable('metric', 'at', chunk_time_interval => INTERVAL '1 day');
+CALL dp.create_dataset('metric', epsilon => 1000);
+CALL dp.protect('metric', 'metric', partition_by => 'at', grid => '{{"origin": "2024-01-01", "width": "1 day"}}');
+CALL dp.describe_column('metric', 'at', bounds => '{{2024-01-01,2024-01-30 23:59:59}}', nullable => false);
+CALL dp.describe_column('metric', 'device', bounds => '{{0,{DEVICES - 1}}}', nullable => false);
+CALL dp.publish('metric'); CALL dp.allot('alice', 'metric', epsilon => 1000);
+CALL dp.enable_turbo('metric', '{{device}}', 0.05, 0.001, 'at', true, scale => {DAILY});
+INSERT INTO metric SELECT TIMESTAMPTZ '2024-01-01 00:00+00' + d * INTERVAL '1 day' + i * INTERVAL '4 seconds',
+  i % ({DEVICES} + d % 7) % {DEVICES}, i FROM generate_series(0, {SEALED - 1}) d, generate_series(0, {DAILY - 1}) i;
+CALL dp.seal_partitions('metric', until => '2024-01-31 00:00+00');
+"""
+OF_DAYS = "at >= '2024-01-01 00:00+00' AND at < '2024-01-31 00:00+00' AND device = {0}"
 ABOVE, REOPENED = "2024-02-05 00:00+00", "2024-01-11 00:00+00"
 MANY = (
     "INSERT INTO {0} SELECT TIMESTAMPTZ '{1}' + i * INTERVAL '1 second', i % 100, i, 'some words'"
@@ -69,6 +84,7 @@ def hypertables() -> Iterator[Cluster]:
     with standard_cluster(**preload, **{"timescaledb.telemetry_level": "off"}) as cluster:
         cluster.execute("CREATE EXTENSION timescaledb", "GRANT USAGE ON SCHEMA public TO boss")
         cluster.psql(TABLES, user="boss")
+        cluster.psql(SERIES, user="boss")
         yield cluster
 
 
@@ -123,9 +139,54 @@ def lost(cluster: Cluster) -> Row:
     return row("seal_lost_rows", missing, committed, note, 0.0 if not missing else None)
 
 
+def daily(conn: psycopg.Connection[Any], device: int, budget: str) -> list[int]:
+    asked = f"'metric', ARRAY[$$date_trunc('day', at)$$], '{{count(*)}}', $${OF_DAYS.format(device)}$$, {budget}"
+    rows = conn.execute(f"SELECT value ->> 'count(*)' FROM dp.dp_group_by({asked})").fetchall()
+    return [int(value) for (value,) in rows]
+
+
+def plain(conn: psycopg.Connection[Any], device: int) -> list[int]:
+    where = OF_DAYS.format(device)
+    sql = f"SELECT count(*) FROM metric WHERE {where} GROUP BY date_trunc('day', at) ORDER BY date_trunc('day', at)"
+    return [number for (number,) in conn.execute(sql).fetchall()]
+
+
+def series(cluster: Cluster) -> list[Row]:
+    """A dashboard of daily series, one of each device: no row is of two, so Turbo's cost what one does; direct ones
+    share that epsilon. And seconds: of series that nobody has asked before, in turn with plain SQL."""
+    wrong: dict[str, list[int]] = {"turbo": [], "direct": []}
+    with cluster.connect("alice") as alice, cluster.connect("boss") as boss:
+        alice.execute("SET timezone = 'UTC'")
+        boss.execute("SET timezone = 'UTC'")
+        fresh, same = iter(range(DEVICES)), iter(range(DEVICES))
+        daily(alice, next(fresh), "alpha => 0.05, beta => 0.001")  # loads what a backend loads once
+        next(same)
+        ours, base, ratio = paired(
+            lambda: daily(alice, next(fresh), "alpha => 0.05, beta => 0.001"),
+            lambda: plain(boss, next(same)),
+            DEVICES - 2,
+        )
+        found = [row("series_seconds_ratio", ours, base, f"a series over {SEALED} days; baseline: plain SQL", ratio)]
+        spent = "SELECT max(spent_epsilon) FROM dp.account WHERE dataset = 'metric' AND role = ''"
+        (epsilon,) = cluster.connect().execute(spent).fetchone() or (0,)
+        for device in range(DEVICES):
+            truth = plain(boss, device)
+            for way, budget in (
+                ("turbo", "alpha => 0.05, beta => 0.001"),
+                ("direct", f"epsilon => {epsilon / DEVICES:.9f}"),
+            ):
+                answers = daily(alice, device, budget)
+                wrong[way] += [abs(one - other) for one, other in zip(answers, truth, strict=True)]
+    mine, direct = (sum(values) / len(values) for values in (wrong["turbo"], wrong["direct"]))
+    note = (
+        f"mean error of a day, of {DEVICES} daily series at epsilon {epsilon:.3g} together; baseline: GROUP BY, direct"
+    )
+    return [*found, row("series_error", mine, direct, note)]
+
+
 def measured() -> list[Row]:
     with hypertables() as cluster:
-        return [*ingest(cluster), lost(cluster)]
+        return [*series(cluster), *ingest(cluster), lost(cluster)]
 
 
 def there() -> list[Row]:
