@@ -243,7 +243,11 @@ def test_partitions_of_a_list(cluster: Cluster, boss: psycopg.Connection[Any], a
 WEEK = "day >= '2026-01-01' AND day < '2026-01-08'"
 REASONS = [
     (WEEK, "", None),
-    ("kind = 'web'", "", "its condition on day has no two ends, or cuts through a partition"),
+    (
+        "kind = 'web'",
+        "",
+        "its condition on day has no two ends, or cuts through a partition; see dp.turbo, or SET dp.windows",
+    ),
     ("day < '2026-01-08'", "", "its condition on day has no two ends"),
     ("day >= '2026-01-02' AND day < '2026-01-08'", "", "or cuts through a partition"),
     ("day >= '2026-01-15' AND day < '2026-01-29'", "", "a partition of it is not sealed"),

@@ -236,6 +236,25 @@ def window(policy: Policy, item: Item, conjuncts: Sequence[Term]) -> tuple[int, 
     return (span[0] - origin) // width, (span[1] - origin) // width - 1, rest
 
 
+def inside(policy: Policy, item: Item, conjuncts: Sequence[Term]) -> tuple[int, int | None] | None:
+    """The partitions [first, end) of a grid that are whole in a window with a lower end; end None: it has no upper one.
+
+    None for what is no such window. Empty where end <= first.
+    """
+    grid, column = _grid_of(policy)
+    found = restriction(conjuncts, item, column.name)
+    if "list" in grid or found is None or found.points is not None or found.lower is None:
+        return None
+    axis = AXES[column.type_name]
+    try:
+        origin, width = _measures(grid, column.type_name)
+        low = axis.number(found.lower) + (0 if found.lower_inclusive else 1)
+        high = None if found.upper is None else axis.number(found.upper) + (1 if found.upper_inclusive else 0)
+    except (ValueError, OverflowError):
+        return None
+    return max(0, -((origin - low) // width)), None if high is None else (high - origin) // width
+
+
 def _span(axis: Axis, found: Any) -> tuple[int, int] | None:
     """[first, after the last) value of a restriction; None for values apart, or an open end."""
     if found.points is not None:

@@ -57,7 +57,7 @@ class Request:
     whoever asks for them in another order asks the same question; places: which of them each key that was asked for
     is. kinds: of which kinds of question it is beyond a block, by member. batch: which of the
     block's aggregates are one question together. free: of a kind that is answered from what was released: where from.
-    conjuncts: the operands of the predicate's top-level AND.
+    conjuncts: the operands of the predicate's top-level AND. document: what it was compiled from.
     """
 
     policy: Policy
@@ -78,6 +78,7 @@ class Request:
     batch: Jointly | None = None
     free: Free | None = None
     conjuncts: tuple[Term, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def cells(self) -> int:
@@ -148,6 +149,7 @@ def compile_request(
     nothing is charged and no row is read here.
     """
     _check_form(document, kinds)
+    asked_as = document
     settings = members.texts(document.get("settings") or {}, "settings")
     _check_meaning(settings)
     document = kinds.spelled_out(document, copies, releases)
@@ -192,6 +194,7 @@ def compile_request(
         batch=kinds.joint(head, asked),
         free=free,
         conjuncts=origin.conjuncts,
+        document=asked_as,
     )
     _check_size(request)
     return request

@@ -7,6 +7,7 @@ after it is a reply like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -32,6 +33,7 @@ from pg_epsilon.turbo.designs import Outlook
 from pg_epsilon.turbo.dry import AutoPlanBooks, PlanBooks, Planned, Still
 from pg_epsilon.turbo.payer import Payer, total
 from pg_epsilon.turbo.request import Asked, asked, declared, fits
+from pg_epsilon.turbo.sealed import rounded, wanted
 from pg_epsilon.turbo.settings import is_auto, view_of
 from pg_epsilon.turbo.shown import as_of, candidates_text, document, notice, presentation, table
 from pg_epsilon.turbo.sql_books import PLANNED_COUNTS, SqlBooks, Warm
@@ -77,10 +79,20 @@ class TurboEngine(Answerer):
         view = self.views.view(policy, lock=lock)
         return view if view is not None and fits(request, view) else None
 
-    def asked(self, request: Request, view: View) -> Asked | None:
-        """The queries that answer the request; None where another mechanism does."""
+    def asked(self, request: Request, view: View) -> tuple[Request, Asked] | None:
+        """The request, rounded if it says so (sealed.py), and the queries that answer it; None where another mechanism
+        does."""
+        may_round = wanted(request.document.get("settings") or {})
         try:
-            return asked(request, view, self._texts)
+            return request, asked(request, view, self._texts)
+        except NotBins:
+            found = rounded(request, view) if may_round else None
+        if found is None:
+            return None
+        window, document = found
+        request = self._compiled(document)
+        try:
+            return request, replace(asked(request, view, self._texts), said=window.said)
         except NotBins:
             return None
 
@@ -95,10 +107,13 @@ class TurboEngine(Answerer):
         self._load()
         self._check_plan(PLANNED_COUNTS)  # before the lock, and so before anything is paid (composition.md §10.3 a)
         view = self.view(request, lock=True)
-        question = None if view is None else self.asked(request, view)
-        if view is None or question is None:
+        found = None if view is None else self.asked(request, view)
+        if view is None or found is None:
             return None
-        return self.answer(request, view, question, request_id, who, sent)
+        request, question = found
+        return self.answer(
+            request, view, question, request_id, who, sent if question.said is None else request.document
+        )
 
     def outlook(self, policy: Policy, view: View) -> Outlook:
         """What the owner of a view expects of it. DP003 for a declared question that is no set of bins."""
@@ -200,9 +215,10 @@ class TurboEngine(Answerer):
     def plan(self, request: Request, who: str) -> dict[str, Any] | None:
         """A dry run from public facts (composition.md §9): candidate paths, worst and best charge. None as `reply`."""
         view = self.view(request, lock=False)
-        question = None if view is None else self.asked(request, view)
-        if view is None or question is None:
+        found = None if view is None else self.asked(request, view)
+        if view is None or found is None:
             return None
+        request, question = found
         payer = self._payer(request, view, who, None, {})
         worst, paths = self._dry(request, view, question, payer)
         whys = {payment.why for payment in worst}

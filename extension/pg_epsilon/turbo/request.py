@@ -75,7 +75,8 @@ class Asked:
     """A request that Turbo answers. first, last: the partitions it is about (0, 0 without partitions).
 
     shapes: of the distinct aggregates; places: which of them each aggregate of the request is. windows: of which
-    partitions the batches are asked, one window after the other, and where the answers are shown.
+    partitions the batches are asked, one window after the other, and where the answers are shown. said: how the
+    request was rounded (sealed.py), for people.
     """
 
     first: int
@@ -84,6 +85,7 @@ class Asked:
     shapes: tuple[Shape, ...]
     places: tuple[int, ...]
     windows: Spans
+    said: str | None = None
 
 
 def unfit(request: Request, view: View) -> str | None:
@@ -118,13 +120,15 @@ def asked(request: Request, view: View, texts: Texts) -> Asked:
         if found is None:
             listed = "list" in (request.policy.grid or {})
             why = (
-                "names no neighbours of the declared list" if listed else "has no two ends, or cuts through a partition"
+                "names no neighbours of the declared list; see dp.turbo"
+                if listed
+                else "has no two ends, or cuts through a partition; see dp.turbo, or SET dp.windows = 'sealed'"
             )
-            raise NotBins(f"its condition on {request.policy.partition_by} {why}; see dp.turbo")
+            raise NotBins(f"its condition on {request.policy.partition_by} {why}")
         first, last, conjuncts = found
     parts = [view.parts.get(part) for part in range(first, last + 1)]
     if not all(part is not None and part.sealed for part in parts):
-        raise NotBins("a partition of it is not sealed; see dp.turbo")
+        raise NotBins("a partition of it is not sealed; see dp.turbo, or SET dp.windows = 'sealed'")
     build = _Builder(view.attributes, view.domain, texts)
     where = [build.factor(term.sql) for term in conjuncts]
     windows = spans(request, first, last, texts) if view.partitioned else whole(request, first, last)

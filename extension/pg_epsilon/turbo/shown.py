@@ -188,8 +188,9 @@ def notice(
 
 
 def _warnings(request: Request, view: View, asked: Asked) -> list[str]:
-    """What every answer says of rows that are not counted, or that are counted though they are gone: public facts."""
-    return [*told(request.policy, view, asked.first, asked.last), OUTSIDE]
+    """What every answer says of its window, of rows that are not counted, and of those counted though they are gone."""
+    rounded = [] if asked.said is None else [asked.said]
+    return [*rounded, *told(request.policy, view, asked.first, asked.last), OUTSIDE]
 
 
 def _margin(view: View, asked: Asked) -> str | None:

@@ -22,8 +22,9 @@ KNOWN = (
     "dp.rho",
     "dp.synthetic",
     "dp.synthetic_policy",
-    "dp.workloads",
     "dp.tau",
+    "dp.windows",
+    "dp.workloads",
 )
 # Means nothing in a session of a client; the gateway's own says there who is asking.
 _INERT = "dp.analyst"

@@ -45,6 +45,7 @@ SETTINGS = frozenset(
         "dp.synthetic",
         "dp.synthetic_policy",
         "dp.tau",
+        "dp.windows",
         "dp.workloads",
     ]
 )
