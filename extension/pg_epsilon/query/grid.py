@@ -94,9 +94,13 @@ def evaluate(
 
 
 def grain_of(node: Any, scope: Scope, key_sql: str) -> Decimal | int | None:
-    """The finest cell on which a key of one column is constant, as `evaluate` samples it; None: of one value each."""
-    found = list(_grains(node, scope).values())
-    return _of_shifted(found[0], key_sql) if len(found) == 1 else None
+    """The finest cell on which a key of one column is constant, as `evaluate` samples it; None: of one value each, or
+    of no such key."""
+    try:
+        columns = _columns_of(node, scope)
+    except DPError:  # a condition on a public table has names of its own
+        return None
+    return _of_shifted(_grains(node, scope).get(next(iter(columns))), key_sql) if len(columns) == 1 else None
 
 
 def remembered(query: str, texts: Texts) -> tuple[str | None, ...]:
