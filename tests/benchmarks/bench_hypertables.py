@@ -184,9 +184,47 @@ def series(cluster: Cluster) -> list[Row]:
     return [*found, row("series_error", mine, direct, note)]
 
 
+# What the extension owns: relations, and routines of one relation. Whoever may not use one is told the same error.
+TELLERS = """
+SELECT COALESCE(format('SELECT md5(string_agg(t::text, %L ORDER BY t::text)) FROM %s t', '|', c.oid::regclass),
+                format('SELECT md5(%s(%L::regclass)::text)', p.oid::regproc, 'metric')) AS sql
+FROM pg_extension e
+JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relkind IN ('r', 'v', 'm', 'S')
+LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.prokind = 'f'
+  AND p.proargtypes[0] = 'regclass'::regtype AND p.pronargs - p.pronargdefaults <= 1
+  AND p.proname ~ '(size|count|show|stats)' AND NOT p.proretset
+WHERE e.extname = 'timescaledb' AND (c.oid IS NOT NULL OR p.oid IS NOT NULL) ORDER BY 1
+"""
+
+
+def told(conn: psycopg.Connection[Any], questions: list[str]) -> list[Any]:
+    """What each of them answers, or the error that it is."""
+    found: list[Any] = []
+    for sql in questions:
+        try:
+            with conn.transaction():
+                found.append(conn.execute(sql.encode()).fetchall())
+        except psycopg.Error as error:
+            found.append(error.sqlstate)
+    return found
+
+
+def leaks(cluster: Cluster) -> Row:
+    with cluster.connect() as root, cluster.connect("alice") as alice, cluster.connect("boss") as boss:
+        questions = [sql for (sql,) in root.execute(TELLERS).fetchall()]
+        before = told(alice, questions), told(root, questions)
+        boss.execute("INSERT INTO metric VALUES ('2031-05-01 00:00+00', 1, 7)")
+        after = told(alice, questions), told(root, questions)
+    differ = [sum(a != b for a, b in zip(one, two, strict=True)) for one, two in zip(before, after, strict=True)]
+    note = f"of {len(questions)} relations and routines of TimescaleDB, those that one row of one user changes for an"
+    note += " analyst; baseline: for a superuser"
+    return row("extension_leaks", differ[0], differ[1], note, 0.0 if not differ[0] else None)
+
+
 def measured() -> list[Row]:
     with hypertables() as cluster:
-        return [*series(cluster), *ingest(cluster), lost(cluster)]
+        return [*series(cluster), leaks(cluster), *ingest(cluster), lost(cluster)]
 
 
 def there() -> list[Row]:

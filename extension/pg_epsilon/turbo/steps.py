@@ -33,8 +33,8 @@ def heuristic_of(view: View) -> Heuristic:
 
 
 def trivial() -> Answer:
-    """Of no bin, or of no rows: from public data (§2.3). Every bin is a question like any other: ñ is declared, or was
-    bought before rows came late (composition.md §1.4)."""
+    """Of no bin, or of no rows: from public data. Every bin is a question like any other: ñ is declared, or was bought
+    before rows came late (composition.md §1.4, turbo.md §2.3)."""
     return Answer(0, "trivial")
 
 
