@@ -21,7 +21,7 @@ from pg_epsilon.turbo.split import WHOLE
 from pg_epsilon.turbo.sql_books import SqlBooks, Warm
 asked = entry._request(json.loads(request))
 view = entry.turbo.engine.view(asked, lock=False)
-question = None if view is None else entry.turbo.engine.asked(asked, view)
+_, question = (None, None) if view is None else entry.turbo.engine.asked(asked, view) or (None, None)
 if question is None:
     return None
 books = SqlBooks(entry.rows, view, entry.turbo.engine._payer(asked, view, "alice", None, {}), None, Warm())

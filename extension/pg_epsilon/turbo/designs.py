@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-EVERY, BOXES, WORKLOAD = "every", "boxes", "workload"
+EVERY, BOXES, WORKLOAD = "every", "all boxes", "workload"
+_BOXES_BUT_ONE = "boxes"  # synopses of 0.1.0: their margin is not for the box of everything
 _WORTH = Fraction(105, 100)  # what a class that answers more queries may cost more
 _ROUND = Context(prec=12, rounding=ROUND_CEILING)
 
@@ -112,8 +113,8 @@ def covers(kind: str, query: Query, outlook: Outlook) -> bool:
     """Whether the query is of the class for which the margin of a grid of this kind holds."""
     if kind == EVERY:
         return True
-    if kind == BOXES:
-        return query.box is not None and query.values is None and not query.full
+    if kind in (BOXES, _BOXES_BUT_ONE):
+        return query.box is not None and query.values is None and (kind == BOXES or not query.full)
     return query.id in outlook.ids
 
 
@@ -192,8 +193,7 @@ def _designs(domain: Domain, beta: Fraction, gaussian: bool, digest: bytes, outl
         boxes = box_quantile(domain.sizes, beta, gaussian=gaussian)
         if boxes is not None:
             less = Fraction(boxes[1], 1 if gaussian else 2)
-            largest = domain.bins - domain.bins // max(domain.sizes)
-            found.append(Design((Part(BOXES, whole, alone.at_least(largest, boxes[0]), less),)))
+            found.append(Design((Part(BOXES, whole, alone.at_least(domain.bins, boxes[0]), less),)))
         asked = [query for query in outlook.workload if not query.empty]
         if asked:
             found.append(workload_design(domain, asked, beta, gaussian=gaussian, partitioned=outlook.partitioned))

@@ -175,7 +175,7 @@ def box_quantile(sizes: tuple[int, ...], beta: Fraction, *, gaussian: bool = Fal
         return union
     longest = max(sizes)
     axis = sizes.index(longest)
-    choices = [*(box_sizes(sizes[:axis] + sizes[axis + 1 :]) or ()), (math.prod(sizes) // longest, 1.0)]
+    choices = box_sizes(sizes[:axis] + sizes[axis + 1 :]) or ()
     laws = [(_power(_shapes(k), longest), n) for k, n in grouped(choices)]
     found = _solve(lambda t: 2 * sum(n * _gamma_tail(law, t) for law, n in laws), float(beta), float(union[0]))
     return (found, longest) if found < union[0] else union
@@ -191,7 +191,7 @@ def _power(law: Array, times: int) -> Array:
 
 
 def box_sizes(sizes: tuple[int, ...]) -> Sizes | None:
-    """Of all boxes of a domain, but the whole of it: how many have how many bins. None if there are too many boxes."""
+    """Of all boxes of a domain, the whole of it too: how many have how many bins. None if there are too many boxes."""
     if sum(sizes) > _TOO_MANY:
         return None
     found: dict[int, float] = {1: 1.0}
@@ -201,6 +201,4 @@ def box_sizes(sizes: tuple[int, ...]) -> Sizes | None:
             for k in range(1, n + 1):
                 wider[cells * k] = wider.get(cells * k, 0.0) + boxes * math.comb(n, k)
         found = dict(grouped(wider.items()))
-    top = math.prod(sizes)
-    found[top] -= 1  # every bin: not of the class
-    return grouped((cells, boxes) for cells, boxes in found.items() if boxes > 0)
+    return grouped(found.items())
