@@ -32,6 +32,7 @@ from pg_epsilon_proxy.config import Config, Facade, Limits, Listen
 from pg_epsilon_proxy.rewrite.prepared import noted
 from pg_epsilon_proxy.server import Directory, ProxyServer
 from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Field, Made, Plan, Refusal, Rewriter, SessionIO
+from pg_epsilon_proxy.session.written import AS_IT_IS, Written
 
 PASSWORD = "correct horse"
 REGIONS = ("north", "south")
@@ -180,6 +181,9 @@ class FakeRewriter:
 
     def mentions(self, sql: str) -> bool:
         return "secret" in sql or "dp_" in sql
+
+    async def spelled_out(self, sql: str, io: SessionIO) -> Written:
+        return AS_IT_IS
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> Plan | None:
         copied = re.fullmatch(r"COPY \((.*)\) TO STDOUT.*", sql, re.I | re.S)

@@ -10,7 +10,8 @@ from typing import Any
 from pg_epsilon.query.parse import ast
 
 from ..session.rewriting import Described, FacadeError, Made, Refusal, SessionIO
-from . import cutting, prepared, probes, refusals, settings, units
+from ..session.written import AS_IT_IS, Written
+from . import buckets, cutting, prepared, probes, refusals, settings, units
 from .compile import DIRECT
 from .cutting import ENCODING, STRINGS, Asked, Cut, asked_types, attempt, check_encoding, complete, in_parser
 from .explain import explain_format
@@ -58,7 +59,14 @@ class SqlRewriter:
         self._assumed: Bounded[Facts] = Bounded()
 
     def mentions(self, sql: str) -> bool:
-        return self._mentions(sql) or settings.mentioned(sql) or self._published.mentions(sql)
+        ours = self._mentions(sql) or settings.mentioned(sql) or self._published.mentions(sql)
+        return ours or buckets.mentioned(sql)
+
+    async def spelled_out(self, sql: str, io: SessionIO) -> Written:
+        """Calls of time_bucket in PostgreSQL's own functions. Longer texts than are cut up stay as they are."""
+        if len(sql) > MAX_STATEMENT or (len(sql) > MAX_DEPTH and await io.in_parser(deep, sql, MAX_DEPTH)):
+            return AS_IT_IS
+        return await buckets.spelled_out(sql, io)
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""

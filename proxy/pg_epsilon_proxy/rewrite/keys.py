@@ -18,7 +18,7 @@ _KEYS = "group by columns with a declared domain, or by expressions over them, f
 _SETS = "write one query for each grouping, joined by UNION ALL"
 _CONSTANT = "leave it out: it is the same in every group"
 # Calls whose declared domain the engine derives: SELECT DISTINCT of one is a key, of others an expression over keys.
-_DECLARED = frozenset({"date_bin", "date_trunc", "date_part", "extract", "width_bucket"})
+_DECLARED = frozenset({"date_bin", "date_trunc", "date_part", "extract", "timezone", "width_bucket"})
 _EXPRESSIONS = ("CaseExpr", "CoalesceExpr", "BoolExpr", "NullTest", "BooleanTest")
 
 

@@ -28,6 +28,7 @@ from pg_epsilon_proxy.session.rewriting import (
 )
 from pg_epsilon_proxy.session.savepoints import leading
 from pg_epsilon_proxy.session.statements import Statement, Statements, original_columns
+from pg_epsilon_proxy.session.written import AS_IT_IS, Written
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece, WireError
 
@@ -71,6 +72,7 @@ class Operations:
         if sql is None or not await self._link.drain() or self._link.pending.status == b"E":
             return self._forward_query(raw)
         self.busy = True
+        written = AS_IT_IS
         try:
             head = await self._savepoints(sql) if self._link.pending.status == b"T" else 0
             if head is None:
@@ -79,11 +81,17 @@ class Operations:
                 sql = " " * head + sql[head:]  # positions stay those of the client's text
                 text = sql.encode(self._link.encoding)
                 raw = messages.query(text)
-            await self._planned_query(raw, text, sql)
+            spelled = await self._spelled_out(sql)
+            if spelled.rounds:
+                sql = spelled.text
+                text = sql.encode(self._link.encoding)
+                raw, written = messages.query(text), spelled
+            await self._planned_query(raw, text, sql, written)
         except FacadeError as error:
-            self._context.write(error.raw)
+            self._context.write(written.error(error.raw))
             self.sync(messages.SYNC)
         except Refusal as refusal:
+            refusal.position = written.place(refusal.position)
             statement, sink = raise_statement(refusal, lambda: self._link.encoding)
             self._send_query(messages.query(statement), sink)
         finally:
@@ -113,7 +121,13 @@ class Operations:
         self._context.write(b"".join(ready))
         return None
 
-    async def _planned_query(self, raw: bytes, text: bytes, sql: str) -> None:
+    async def _spelled_out(self, sql: str) -> Written:
+        """The text as the facade can read it, whatever it has installed."""
+        spelled: Written = await self._guarded(self._context.rewriter().spelled_out(sql, self.io))
+        self._raise_kept_error()
+        return spelled
+
+    async def _planned_query(self, raw: bytes, text: bytes, sql: str, written: Written) -> None:
         link = self._link
         plan = await self._plan(text, sql, (), extended=False)
         if link.pending.skipping:
@@ -127,14 +141,17 @@ class Operations:
                 await link.sync_unseen()  # the original then runs in a transaction of its own, as it would without us
             else:
                 await link.stop_timer()
-            return self._forward_query(raw)
+            written.check_answered()
+            return self._send_query(raw, lambda piece: written.error(piece.data) if written.rounds else piece.data)
         documents = await self.run(plan, None)
         rewritten = messages.query(plan.splice_simple(documents).encode(link.encoding))
         await link.stop_timer()
 
         def sink(piece: Piece) -> bytes:
             if piece.kind == ord("E") and plan.refusal is not None:
-                return placed(piece.data, plan.refusal, link.encoding)
+                return written.error(placed(piece.data, plan.refusal, link.encoding))
+            if piece.kind == ord("E"):
+                return written.error(piece.data)
             return original_columns(piece.data, plan) if piece.kind == ord("T") else piece.data
 
         return self._send_query(rewritten, sink)
@@ -149,20 +166,29 @@ class Operations:
         if (sql is None and not reserved) or not await self._link.drain():
             return self._forward_parse(raw, parse.name)
         self.busy = True
+        written = AS_IT_IS
         try:
             if reserved or sql is None:
                 raise Refusal(
                     "42602", "prepared statement names that begin with _pge_ are reserved", None, "Rename it."
                 )
-            plan = await self._plan(parse.query, sql, parse.param_oids, extended=True)
+            spelled = await self._spelled_out(sql)
+            text = parse.query
+            if spelled.rounds:
+                sql, written = spelled.text, spelled
+                text = sql.encode(self._link.encoding)
+                raw = messages.parse(parse.name, text, parse.param_oids)
+            plan = await self._plan(text, sql, parse.param_oids, extended=True)
             self.end_probes()
             if plan is None:
-                return self._forward_parse(raw, parse.name)
+                written.check_answered()
+                return self._forward_parse(raw, parse.name, written)
             self._send_planned(raw, parse, sql, plan)
         except FacadeError as error:
-            self._context.write(error.raw)
+            self._context.write(written.error(error.raw))
             self.statements.parsed(parse.name, None, False)
         except Refusal as refusal:
+            refusal.position = written.place(refusal.position)
             self.refuse_now(refusal, parse.name)
         finally:
             self.busy = False
@@ -308,8 +334,9 @@ class Operations:
             return False
         return await self._link.drain() and not self.unnamed.bound
 
-    def _forward_parse(self, raw: bytes, name: bytes) -> None:
-        self._link.send(raw, expect_parse(None, lambda ok: self.statements.parsed(name, None, ok)))
+    def _forward_parse(self, raw: bytes, name: bytes, written: Written = AS_IT_IS) -> None:
+        sink = (lambda piece: written.error(piece.data)) if written.rounds else None
+        self._link.send(raw, expect_parse(sink, lambda ok: self.statements.parsed(name, None, ok)))
 
     def forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
         def settled(ok: bool) -> None:

@@ -309,6 +309,10 @@ class Rewriter(Protocol):
         """Cheap text test: could this be ours? False forwards the statement without parsing it."""
         ...
 
+    async def spelled_out(self, sql: str, io: SessionIO) -> Any:
+        """The text (session/written.py) without functions that the facade may lack. Raises Refusal or FacadeError."""
+        ...
+
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> Plan | None:
         """None: forward unchanged. Charges nothing. Raises Refusal or FacadeError.
 
