@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from pg_epsilon.query.parse import ast, enums, parse_statements, scan
@@ -32,6 +34,8 @@ class Level:
 
 
 Levels = tuple[Level, ...]
+# Names of functions that are the client's own, with and without their schema.
+Own = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Call:
 class _Finder:
     """One walk over a statement. found: in the order of the text, inner calls behind outer ones."""
 
+    own: Own = frozenset()
     found: list[Call] = field(default_factory=list)
 
     def visit(self, value: Any, levels: Levels, target: Any = None) -> None:
@@ -61,7 +66,7 @@ class _Finder:
             named = value.val is not None and value.name is None and column_name(value.val) in NAMES
             self._children(value, levels, value if named else None)
         elif isinstance(value, ast.Node):
-            if isinstance(value, ast.FuncCall) and is_bucket(value):
+            if isinstance(value, ast.FuncCall) and is_bucket(value, self.own):
                 self.found.append(Call(value, levels, target))
                 target = None
             self._children(value, levels, target)
@@ -114,21 +119,41 @@ class _Finder:
         self._children(node, inside, None, ("withClause", "fromClause", "usingClause", "sourceRelation", "selectStmt"))
 
 
-def is_bucket(node: Any) -> bool:
+def is_bucket(node: Any, own: Own = frozenset()) -> bool:
     """Whether a call is of TimescaleDB's function, wherever it is installed."""
-    return function_name(node)[-1] in NAMES and node.over is None
+    name = function_name(node)
+    return name[-1] in NAMES and node.over is None and name[0] != "pg_temp" and name not in own
 
 
-def calls(sql: str) -> list[Call] | None:
+def calls(sql: str, own: Own = frozenset()) -> list[Call] | None:
     """The calls that have no other call in their arguments or below their FROM; None where the text does not parse."""
     try:
         parsed = parse_statements(sql)
     except Exception:
         return None
-    finder = _Finder()
+    finder = _Finder(own)
     for raw in parsed:
         finder.visit(raw.stmt, ())
-    return [one for one in finder.found if not any(map(_calls_in, (one.node.args, *_sources(one.levels))))]
+    seen: dict[int, bool] = {}  # calls of one query share its FROM
+
+    def holds(value: Any) -> bool:
+        if id(value) not in seen:
+            seen[id(value)] = _calls_in(value, own)
+        return seen[id(value)]
+
+    return [one for one in finder.found if not any(map(holds, (one.node.args, *_sources(one.levels))))]
+
+
+def read_names(levels: Levels) -> set[str]:
+    """Unqualified names of the relations that the innermost query reads, in its FROM and in CTEs that this names."""
+    ctes = {cte.ctename: cte for level in levels for cte in level.ctes}
+    pending: list[Any] = list(levels[-1].items) if levels else []
+    names: set[str] = set()
+    while pending:
+        found = {node.relname for node in walk(pending.pop()) if isinstance(node, ast.RangeVar)} - names
+        pending += [ctes[name] for name in found if name in ctes]
+        names |= found
+    return names
 
 
 def _sources(levels: Levels) -> Iterator[Any]:
@@ -137,8 +162,8 @@ def _sources(levels: Levels) -> Iterator[Any]:
         yield from level.items
 
 
-def _calls_in(value: Any) -> bool:
-    return any(isinstance(node, ast.FuncCall) and is_bucket(node) for node in walk(value))
+def _calls_in(value: Any, own: Own) -> bool:
+    return any(isinstance(node, ast.FuncCall) and is_bucket(node, own) for node in walk(value))
 
 
 def type_probe(expression: Any, levels: Levels) -> str:
@@ -161,29 +186,35 @@ def type_probe(expression: Any, levels: Levels) -> str:
     return f"SELECT {sql_text(inner)} AS t"
 
 
-def span(sql: str, start: int) -> tuple[int, int]:
-    """The place of a call that begins at `start`, up to its closing parenthesis."""
-    depth = 0
-    for token in scan(sql):
-        if token.start < start:
-            continue
-        depth += (token.name == _OPEN) - (token.name == _CLOSE)
-        if token.name == _CLOSE and depth == 0:
-            return start, token.end + 1
-    return start, len(sql)
+class Places:
+    """Where calls and targets of a text end: its words, read once."""
 
+    def __init__(self, sql: str) -> None:
+        self._length = len(sql)
+        self._tokens = scan(sql)
+        self._starts = [token.start for token in self._tokens]
 
-def target_end(sql: str, start: int) -> int:
-    """Where a target of a SELECT that begins at `start` ends."""
-    depth, end = 0, start
-    for token in scan(sql):
-        if token.start < start:
-            continue
-        depth += (token.name == _OPEN) - (token.name == _CLOSE)
-        if depth < 0 or (depth == 0 and token.name in _ENDS):
-            break
-        end = token.end + 1
-    return end
+    def span(self, start: int) -> tuple[int, int]:
+        """The place of a call that begins at `start`, up to its closing parenthesis."""
+        depth = 0
+        for token in self._from(start):
+            depth += (token.name == _OPEN) - (token.name == _CLOSE)
+            if token.name == _CLOSE and depth == 0:
+                return start, token.end + 1
+        return start, self._length
+
+    def target_end(self, start: int) -> int:
+        """Where a target of a SELECT that begins at `start` ends."""
+        depth, end = 0, start
+        for token in self._from(start):
+            depth += (token.name == _OPEN) - (token.name == _CLOSE)
+            if depth < 0 or (depth == 0 and token.name in _ENDS):
+                break
+            end = token.end + 1
+        return end
+
+    def _from(self, start: int) -> Iterator[Any]:
+        return islice(self._tokens, bisect_left(self._starts, start), None)
 
 
 def arguments(node: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -55,6 +55,7 @@ class SqlRewriter:
         self._names = replace(names, functions=names.functions | DIRECT, called=_called(names.expansions.values()))
         self._mentions = Mentions(self._names)
         self._published = PublishedReleases(names)
+        self._ours = names.last_parts()
         self._kept: Bounded[Kept] = Bounded()
         self._assumed: Bounded[Facts] = Bounded()
 
@@ -63,10 +64,18 @@ class SqlRewriter:
         return ours or buckets.mentioned(sql)
 
     async def spelled_out(self, sql: str, io: SessionIO) -> Written:
-        """Calls of time_bucket in PostgreSQL's own functions. Longer texts than are cut up stay as they are."""
-        if len(sql) > MAX_STATEMENT or (len(sql) > MAX_DEPTH and await io.in_parser(deep, sql, MAX_DEPTH)):
+        """Calls of time_bucket in PostgreSQL's own functions. Texts that are not cut up, or not as read, stay."""
+        if not buckets.mentioned(sql) or len(sql) > MAX_STATEMENT or io.parameter_status(STRINGS) == "off":
             return AS_IT_IS
-        return await buckets.spelled_out(sql, io)
+        if len(sql) > MAX_DEPTH and await io.in_parser(deep, sql, MAX_DEPTH):
+            return AS_IT_IS
+        try:
+            return await buckets.spelled_out(sql, io, self._ours)
+        except RecursionError:
+            raise refusals.too_deep() from None
+        except Refusal as refusal:
+            _unplace(refusal, sql, io)
+            raise
 
     async def plan(self, sql: str, param_oids: Sequence[int], io: SessionIO, *, extended: bool) -> BlockPlan | None:
         """None: forward unchanged. Charges nothing. Errors: Refusal, FacadeError."""
@@ -80,8 +89,7 @@ class SqlRewriter:
         try:
             return await self._plan(sql, param_oids, io, extended)
         except Refusal as refusal:
-            if not sql.isascii() and io.parameter_status("client_encoding") not in (None, "UTF8"):
-                refusal.position = None  # what we took for characters may be bytes
+            _unplace(refusal, sql, io)
             raise
 
     async def _refuse_long(self, sql: str, io: SessionIO, refusal: Refusal) -> None:
@@ -339,6 +347,12 @@ async def _described(item: Statement, oids: Sequence[int], io: SessionIO, inner:
             span = (item.start, item.start + len(item.text))
             place = await io.in_parser(aligned, text, place, item.source, span)
         raise error.placed(place) from None
+
+
+def _unplace(refusal: Refusal, sql: str, io: SessionIO) -> None:
+    """Take away the place where what we took for characters may be bytes."""
+    if not sql.isascii() and io.parameter_status(ENCODING) not in (None, "UTF8"):
+        refusal.position = None
 
 
 def _simple(item: Statement) -> bool:

@@ -10,6 +10,7 @@ from pg_epsilon_proxy.session.pending import expect_bind, expect_close, expect_p
 from pg_epsilon_proxy.session.refusals import wrong_count
 from pg_epsilon_proxy.session.rewriting import BoundParams, FacadeError, Made, Plan, Refusal
 from pg_epsilon_proxy.session.statements import Statement, Statements
+from pg_epsilon_proxy.session.written import AS_IT_IS, Written
 from pg_epsilon_proxy.wire import messages
 from pg_epsilon_proxy.wire.framing import Piece, WireError
 
@@ -56,11 +57,12 @@ class Binding:
         try:
             bind = messages.read_bind(raw)
             known = self._statements.by_name.get(name)
-            statement = await self._statement(name)
-            if statement is None:
-                operations.end_probes()
-                return operations.forward_bind(raw, portal)
-            await self._planned(raw, bind, statement, looked_at=statement is not known)
+            with self._written(name).placing():
+                statement = await self._statement(name)
+                if statement is None:
+                    operations.end_probes()
+                    return operations.forward_bind(raw, portal)
+                await self._planned(raw, bind, statement, looked_at=statement is not known)
         except WireError:
             operations.forward_bind(raw, portal)
         except FacadeError as error:
@@ -69,6 +71,13 @@ class Binding:
             operations.refuse_now(refusal, self._link.reserved_name())
         finally:
             operations.busy = False
+
+    def _written(self, name: bytes) -> Written:
+        """Where places of the statement's text are in what the client parsed."""
+        statement = self._statements.by_name.get(name)
+        made = statement.made if statement is not None else None
+        made = made or self._operations.io.prepared.get(name.decode(self._link.encoding, "replace"))
+        return made.written or AS_IT_IS if made is not None else AS_IT_IS
 
     def _noted(self, name: bytes) -> bool:
         return name.decode(self._link.encoding, "replace") in self._operations.io.prepared

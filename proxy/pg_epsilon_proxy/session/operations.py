@@ -72,7 +72,6 @@ class Operations:
         if sql is None or not await self._link.drain() or self._link.pending.status == b"E":
             return self._forward_query(raw)
         self.busy = True
-        written = AS_IT_IS
         try:
             head = await self._savepoints(sql) if self._link.pending.status == b"T" else 0
             if head is None:
@@ -81,17 +80,16 @@ class Operations:
                 sql = " " * head + sql[head:]  # positions stay those of the client's text
                 text = sql.encode(self._link.encoding)
                 raw = messages.query(text)
-            spelled = await self._spelled_out(sql)
-            if spelled.rounds:
-                sql = spelled.text
+            written = await self._spelled_out(sql)
+            if written.rounds:
+                sql = written.text
                 text = sql.encode(self._link.encoding)
-                raw, written = messages.query(text), spelled
+                raw = messages.query(text)
             await self._planned_query(raw, text, sql, written)
         except FacadeError as error:
-            self._context.write(written.error(error.raw))
+            self._context.write(error.raw)
             self.sync(messages.SYNC)
         except Refusal as refusal:
-            refusal.position = written.place(refusal.position)
             statement, sink = raise_statement(refusal, lambda: self._link.encoding)
             self._send_query(messages.query(statement), sink)
         finally:
@@ -123,27 +121,28 @@ class Operations:
 
     async def _spelled_out(self, sql: str) -> Written:
         """The text as the facade can read it, whatever it has installed."""
-        spelled: Written = await self._guarded(self._context.rewriter().spelled_out(sql, self.io))
+        written: Written = await self._guarded(self._context.rewriter().spelled_out(sql, self.io))
         self._raise_kept_error()
-        return spelled
+        return written
 
     async def _planned_query(self, raw: bytes, text: bytes, sql: str, written: Written) -> None:
         link = self._link
-        plan = await self._plan(text, sql, (), extended=False)
+        with written.placing():
+            plan = await self._plan(text, sql, (), extended=False)
+            if link.pending.skipping and link.pending.status != b"I":
+                self._raise_kept_error()  # it has ended the client's transaction already
         if link.pending.skipping:
-            # A probe failed and the brain goes on: PostgreSQL shall meet that error in its own place, unless it has
-            # ended the client's transaction already.
-            if link.pending.status != b"I":
-                self._raise_kept_error()
+            # A probe failed and the brain goes on: PostgreSQL shall meet that error in its own place.
             await link.sync_unseen()
         if plan is None:
             if link.probed and link.pending.status == b"I":
                 await link.sync_unseen()  # the original then runs in a transaction of its own, as it would without us
             else:
                 await link.stop_timer()
-            written.check_answered()
-            return self._send_query(raw, lambda piece: written.error(piece.data) if written.rounds else piece.data)
-        documents = await self.run(plan, None)
+            written.check_filled()
+            return self._send_query(raw, written.sink)
+        with written.placing():
+            documents = await self.run(plan, None)
         rewritten = messages.query(plan.splice_simple(documents).encode(link.encoding))
         await link.stop_timer()
 
@@ -166,36 +165,34 @@ class Operations:
         if (sql is None and not reserved) or not await self._link.drain():
             return self._forward_parse(raw, parse.name)
         self.busy = True
-        written = AS_IT_IS
         try:
             if reserved or sql is None:
                 raise Refusal(
                     "42602", "prepared statement names that begin with _pge_ are reserved", None, "Rename it."
                 )
-            spelled = await self._spelled_out(sql)
-            text = parse.query
-            if spelled.rounds:
-                sql, written = spelled.text, spelled
+            written, text = await self._spelled_out(sql), parse.query
+            if written.rounds:
+                sql = written.text
                 text = sql.encode(self._link.encoding)
                 raw = messages.parse(parse.name, text, parse.param_oids)
-            plan = await self._plan(text, sql, parse.param_oids, extended=True)
+            with written.placing():
+                plan = await self._plan(text, sql, parse.param_oids, extended=True)
             self.end_probes()
             if plan is None:
-                written.check_answered()
+                written.check_filled()
                 return self._forward_parse(raw, parse.name, written)
-            self._send_planned(raw, parse, sql, plan)
+            self._send_planned(raw, parse, sql, plan, written)
         except FacadeError as error:
-            self._context.write(written.error(error.raw))
+            self._context.write(error.raw)
             self.statements.parsed(parse.name, None, False)
         except Refusal as refusal:
-            refusal.position = written.place(refusal.position)
             self.refuse_now(refusal, parse.name)
         finally:
             self.busy = False
 
-    def _send_planned(self, raw: bytes, parse: messages.ParseMessage, sql: str, plan: Plan) -> None:
-        """The facade keeps the client's own text; what is rewritten is parsed at each Bind."""
-        made = Made(sql, tuple(parse.param_oids), False, plan.meaning)
+    def _send_planned(self, raw: bytes, parse: messages.ParseMessage, sql: str, plan: Plan, written: Written) -> None:
+        """The facade keeps the client's text, spelled out; what is rewritten is parsed at each Bind."""
+        made = Made(sql, tuple(parse.param_oids), False, plan.meaning, written)
         statement = Statement(parse.name, plan, made, self.turn)
         self.statements.planning += 1
 
@@ -204,7 +201,7 @@ class Operations:
             if ok and parse.name:
                 self.statements.keep(self.io.prepared, parse.name.decode(self._link.encoding, "replace"), made)
 
-        self._link.send(raw, expect_parse(None, settled))
+        self._link.send(raw, expect_parse(written.sink, settled))
 
     async def bind(self, raw: bytes) -> None:
         await self.binding.bind(raw)
@@ -335,8 +332,7 @@ class Operations:
         return await self._link.drain() and not self.unnamed.bound
 
     def _forward_parse(self, raw: bytes, name: bytes, written: Written = AS_IT_IS) -> None:
-        sink = (lambda piece: written.error(piece.data)) if written.rounds else None
-        self._link.send(raw, expect_parse(sink, lambda ok: self.statements.parsed(name, None, ok)))
+        self._link.send(raw, expect_parse(written.sink, lambda ok: self.statements.parsed(name, None, ok)))
 
     def forward_bind(self, data: bytes, portal: bytes, statement: Statement | None = None) -> None:
         def settled(ok: bool) -> None:

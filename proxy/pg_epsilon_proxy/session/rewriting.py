@@ -171,15 +171,16 @@ class Last:
 class Made:
     """A statement with DP blocks that the client has prepared: what it takes to plan it again, each time it runs.
 
-    text: the client's own, a part of what the facade keeps under the name; oids: of the parameters, as a Parse named
-    them; by_sql: the text is a PREPARE, and what it prepares is meant; meaning: the brain's note of what names and
-    constants meant then.
+    text: the client's own, spelled out, a part of what the facade keeps under the name; oids: of the parameters, as a
+    Parse named them; by_sql: the text is a PREPARE, and what it prepares is meant; meaning: the brain's note of what
+    names and constants meant then; written: where places of the text are in the client's (session/written.py).
     """
 
     text: str
     oids: tuple[int, ...] = ()
     by_sql: bool = False
     meaning: Any = None
+    written: Any = None
 
 
 class SessionIO(Protocol):

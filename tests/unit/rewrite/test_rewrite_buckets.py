@@ -22,9 +22,10 @@ class Facade:
     """SessionIO: types by the name of what is asked for; width: (months, seconds) of what it must read."""
 
     def __init__(
-        self, width: tuple[str, str] = ("0", "5400"), month: str = "23999", present: Sequence[str] = ()
+        self, width: tuple[str, str] = ("0", "5400"), month: str = "23999", present: Sequence[tuple[str, ...]] = ()
     ) -> None:
-        self.answers = {"AS i)": [width], "AS o)": [(month,)], "proname": [(name,) for name in present]}
+        """present: functions by name, schema, whether they are on the path, and whether they are an extension's."""
+        self.answers: dict[str, list[Any]] = {"AS i)": [width], "AS o)": [(month,)], "proname": list(present)}
         self.probed: list[str] = []
         self.fetched: list[str] = []
 
@@ -43,7 +44,7 @@ class Facade:
 
 
 def spelled(sql: str, facade: Facade | None = None) -> Written:
-    return asyncio.run(spelled_out(sql, facade or Facade()))  # type: ignore[arg-type]
+    return asyncio.run(spelled_out(sql, facade or Facade(), frozenset({"t"})))  # type: ignore[arg-type]
 
 
 FORMS = [
@@ -205,7 +206,39 @@ def test_what_cannot_be_said_is_refused_with_what_to_type(call: str, sqlstate: s
 )
 def test_what_is_the_facades_own_stays(sql: str) -> None:
     """Functions of these names that the facade has, and texts in which there is no call."""
-    assert spelled(sql, Facade(present=["first"])) is AS_IT_IS
+    assert spelled(sql, Facade(present=[("first", "public", "true", "true")])) is AS_IT_IS
+
+
+OWN = [
+    ("time_bucket('1 day', ts)", ("time_bucket", "mine", "true", "false"), False),
+    ("mine.time_bucket('1 day', ts)", ("time_bucket", "mine", "false", "false"), False),
+    ("pg_temp.time_bucket('1 day', ts)", ("time_bucket", "pg_temp_3", "false", "false"), False),
+    ("time_bucket('1 day', ts)", ("time_bucket", "mine", "false", "false"), True),
+    ("theirs.time_bucket('1 day', ts)", ("time_bucket", "mine", "true", "false"), True),
+    ("time_bucket('1 day', ts)", ("time_bucket", "public", "true", "true"), True),
+    ("time_bucket_gapfill('1 day', ts)", ("time_bucket", "mine", "true", "false"), True),
+]
+
+
+@pytest.mark.parametrize(("call", "present", "ours"), OWN)
+def test_a_function_of_the_clients_own_of_that_name_stays(call: str, present: tuple[str, ...], ours: bool) -> None:
+    found = spelled(f"SELECT 1 FROM t WHERE {call} > $1", Facade(present=[present]))
+    assert (found.rounds != ()) == ours
+
+
+def test_calls_in_one_another_do_not_grow_without_bound() -> None:
+    deep = "ts"
+    for _ in range(10):
+        deep = f"time_bucket('2 months', ({deep})::timestamp)"
+    with pytest.raises(Refusal, match="too many calls of time_bucket in one another"):
+        spelled(f"SELECT {deep} FROM t")
+
+
+def test_a_text_of_many_calls_is_refused_before_they_are_asked_of() -> None:
+    facade = Facade()
+    with pytest.raises(Refusal, match="too many calls of time_bucket in a text"):
+        spelled(f"SELECT {', '.join(['time_bucket(10, i)'] * 2000)} FROM t", facade)
+    assert facade.probed == []
 
 
 def test_an_interval_that_is_written_otherwise_is_read_by_the_facade() -> None:
@@ -213,16 +246,37 @@ def test_an_interval_that_is_written_otherwise_is_read_by_the_facade() -> None:
     assert spelled("SELECT 1 FROM t WHERE time_bucket('P3M', ts) > $1", facade).text == (
         "SELECT 1 FROM t WHERE date_trunc('quarter', ts) > $1"
     )
-    assert len(facade.fetched) == 1
+    assert len(facade.fetched) == 2
 
 
 def test_gaps_are_filled_where_groups_are_declared_and_nowhere_else() -> None:
-    found = spelled("SELECT time_bucket_gapfill('1 day', tz, 'UTC') AS b FROM t")
-    assert found.text.startswith("SELECT timezone('UTC', date_bin(") and found.filled
+    sql = "SELECT time_bucket('1 day', ts) AS a, time_bucket_gapfill('1 day', tz, 'UTC') AS b FROM t"
+    found = spelled(sql)
+    assert "timezone('UTC', date_bin(" in found.text
     with pytest.raises(Refusal, match="protected relations only") as caught:
-        found.check_answered()
+        found.check_filled()
     assert "generate_series" in (caught.value.hint or "")
-    spelled("SELECT time_bucket('1 day', tz) FROM t").check_answered()
+    assert caught.value.position == sql.index("time_bucket_gapfill")
+    spelled("SELECT time_bucket('1 day', tz) FROM t").check_filled()
+
+
+READ = [
+    ("SELECT time_bucket_gapfill('1 day', ts) FROM u", False),
+    ("SELECT time_bucket_gapfill('1 day', ts) FROM (SELECT * FROM s.t) AS x", True),
+    ("WITH c AS (SELECT * FROM t), d AS (TABLE c) SELECT time_bucket_gapfill('1 day', ts) FROM d JOIN u ON true", True),
+    ("WITH c AS (SELECT * FROM t) SELECT time_bucket_gapfill('1 day', ts) FROM u", False),
+    ("SELECT 1 FROM t, (SELECT time_bucket_gapfill('1 day', ts) FROM u) AS x", False),
+]
+
+
+@pytest.mark.parametrize(("sql", "answered"), READ)
+def test_gaps_are_filled_by_what_the_calls_own_query_reads(sql: str, answered: bool) -> None:
+    if answered:
+        assert spelled(sql).rounds
+        return
+    with pytest.raises(Refusal, match="protected relations only") as caught:
+        spelled(sql)
+    assert caught.value.position == sql.index("time_bucket_gapfill")
 
 
 def test_places_are_those_of_the_clients_text() -> None:
@@ -237,6 +291,23 @@ def test_places_are_those_of_the_clients_text() -> None:
     assert messages.read_fields(found.error(raw))["P"] == str(sql.index("nope") + 1).encode()
     notice = messages.report(b"N", "NOTICE", "00000", "x", encoding="UTF8")
     assert found.error(notice) == notice
+
+
+def test_what_is_raised_is_placed_in_the_clients_text() -> None:
+    sql = "SELECT time_bucket('1 day', ts) AS b, nope FROM t"
+    found = spelled(sql)
+    here, there = found.text.index("nope"), sql.index("nope")
+    refusal = Refusal("DP003", "x", position=here)
+    with pytest.raises(Refusal) as caught, found.placing():
+        raise refusal
+    assert (caught.value.position, refusal.position) == (there, here)
+    raw = messages.report(b"E", "ERROR", "42703", "column", None, None, here + 1, encoding="UTF8")
+    with pytest.raises(FacadeError) as failed, found.placing():
+        raise FacadeError(raw, {"C": "42703", "P": str(here + 1)})
+    assert failed.value.position == there
+    with pytest.raises(Refusal) as same, AS_IT_IS.placing():
+        raise refusal
+    assert same.value is refusal
 
 
 def test_rounds_of_edits_add_up() -> None:
