@@ -33,7 +33,8 @@ SELECT i AS id, timestamp '2024-01-01 00:07' + i * interval '20 hours' AS ts,
   i % 70 - 35 AS n, (i::int8 - 200) * 30000000 AS big FROM generate_series(1, 400) i
 """
 PREPARE = f"""
-CREATE TABLE seen (id int PRIMARY KEY, ts timestamp NOT NULL, tz timestamptz NOT NULL, day date NOT NULL, n int NOT NULL, big int8 NOT NULL);
+CREATE TABLE seen (id int PRIMARY KEY, ts timestamp NOT NULL, tz timestamptz NOT NULL, day date NOT NULL,
+  n int NOT NULL, big int8 NOT NULL);
 INSERT INTO seen {ROWS};
 CREATE TABLE lamps AS {ROWS};
 CALL dp.create_dataset('seen', unit => 'row', epsilon => 1000, default_epsilon => 1);
@@ -46,10 +47,6 @@ CALL dp.describe_column('seen', 'big', bounds => '{{-10000000000,10000000000}}',
 CALL dp.publish('seen');
 CALL dp.publish('lamps', kind => 'public');
 CALL dp.allot('alice', 'seen', epsilon => 1000);
-CREATE FUNCTION public.time_bucket(interval, timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE
-  RETURN date_bin($1, $2, '2000-01-03');
-CREATE VIEW binned AS SELECT public.time_bucket('7 days', ts) AS week, n FROM seen;
-CALL dp.publish('binned');
 """
 DEEP = """
 ALTER TABLE dp.dataset DISABLE TRIGGER USER;
@@ -77,7 +74,6 @@ KEYS = [
     "time_bucket('3 months', day)",
     "time_bucket(10, n)",
     "time_bucket(10, n, 3)",
-    "time_bucket(100000000, big)",
 ]
 PREDICATES = [
     "time_bucket('1 day', ts) = '2024-03-01'",
@@ -116,7 +112,6 @@ def alice(stack: Stack) -> Iterator[Connection]:
 @pytest.fixture(scope="module")
 def owner(stack: Stack) -> Iterator[Connection]:
     with stack.cluster.connect() as session:
-        session.execute("DROP FUNCTION public.time_bucket CASCADE")
         yield session
 
 
@@ -277,17 +272,21 @@ def test_a_failed_transaction_says_so(stack: Stack, alice: Connection) -> None:
         alice.execute("BEGIN; SAVEPOINT s")
         with pytest.raises(psycopg.errors.UndefinedColumn):
             alice.execute("SELECT time_bucket('1 day', nope) FROM seen")
+        alice.execute("ROLLBACK TO s")
         alice.execute("ROLLBACK TO s; SELECT time_bucket('1 day', ts) FROM lamps")
         alice.execute("COMMIT")
 
 
 def test_gaps_of_protected_rows_are_filled(alice: Connection, owner: Connection) -> None:
     """All declared weeks come back, those without rows as well."""
-    sql = "SELECT time_bucket_gapfill('7 days', ts) AS week, count(*) FROM seen WHERE id < 50 GROUP BY 1 ORDER BY 1"
+    sql = (
+        "SELECT time_bucket_gapfill('7 days', ts) AS week, count(*) FROM seen WHERE day < '2024-03-01'"
+        " GROUP BY 1 ORDER BY 1"
+    )
     found = alice.execute(sql).fetchall()
     weeks = owner.execute("SELECT generate_series(timestamp '2024-01-01', '2024-12-31', '7 days')").fetchall()
     assert [row[0] for row in found] == [row[0] for row in weeks]
-    full = true(owner, series("time_bucket('7 days', ts)", "seen WHERE id < 50"))
+    full = true(owner, series("time_bucket('7 days', ts)", "seen WHERE day < '2024-03-01'"))
     assert [row for row in found if row[1]] == full
 
 
@@ -331,11 +330,18 @@ def test_a_text_of_a_function_is_refused_with_what_to_type(stack: Stack, alice: 
     assert "date_bin(" in (caught.value.diag.message_hint or "")
 
 
-def test_a_view_that_calls_it_is_refused_with_what_to_type(stack: Stack, alice: Connection) -> None:
-    with no_charge(stack.cluster), pytest.raises(psycopg.Error) as caught:
-        alice.execute("SELECT week, count(*) FROM binned GROUP BY 1")
-    print(caught.value.diag.sqlstate, caught.value.diag.message_primary, caught.value.diag.message_hint)
-    assert "date_bin(" in (caught.value.diag.message_hint or "")
+def test_a_view_that_calls_it_is_not_published(stack: Stack) -> None:
+    """The owner is told; so no published view has a call that the facade could not make."""
+    with stack.cluster.connect("boss", autocommit=False) as boss:
+        boss.execute(
+            "CREATE FUNCTION public.time_bucket(interval, timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE"
+            " RETURN date_bin($1, $2, '2000-01-03');"
+            " CREATE VIEW binned AS SELECT public.time_bucket('7 days', ts) AS week, n FROM seen"
+        )
+        with pytest.raises(psycopg.Error, match="reads what is not published") as caught:
+            boss.execute("CALL dp.publish('binned')")
+        assert "functions and types of your own" in (caught.value.diag.message_hint or "")
+        boss.rollback()
 
 
 def test_a_long_text_stays(alice: Connection) -> None:

@@ -337,6 +337,11 @@ def _a_expr(ctx: Context, node: Any) -> Term:
     return handler(ctx, node)
 
 
+# Of TimescaleDB: the proxy writes the calls of a statement anew, and not what stands in a text.
+_BUCKET = "Write date_bin('7 days', ts, '2000-01-03'), or date_trunc('month', ts); of integers x / 10 * 10."
+_INSTEAD = {"time_bucket": _BUCKET, "time_bucket_gapfill": _BUCKET}
+
+
 def _function(ctx: Context, node: Any) -> Term:
     names = [part.sval if isinstance(part, ast.String) else None for part in node.funcname]
     if len(names) == 2 and names[0] == "pg_catalog":
@@ -344,9 +349,8 @@ def _function(ctx: Context, node: Any) -> Term:
     handler = FUNCTIONS.get(str(names[0])) if len(names) == 1 else None
     if handler is None:
         shown = ".".join(str(name) for name in names)
-        raise ctx.refuse(
-            node, f"function {shown} is not supported here", "Supported: " + ", ".join(sorted(FUNCTIONS)) + "."
-        )
+        hint = _INSTEAD.get(str(names[-1]), "Supported: " + ", ".join(sorted(FUNCTIONS)) + ".")
+        raise ctx.refuse(node, f"function {shown} is not supported here", hint)
     return handler(ctx, node, tuple(node.args or ())).but(test=None, column=None)
 
 

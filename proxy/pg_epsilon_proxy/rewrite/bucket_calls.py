@@ -150,7 +150,7 @@ def read_names(levels: Levels) -> set[str]:
     pending: list[Any] = list(levels[-1].items) if levels else []
     names: set[str] = set()
     while pending:
-        found = {node.relname for node in walk(pending.pop()) if isinstance(node, ast.RangeVar)} - names
+        found = {str(node.relname) for node in walk(pending.pop()) if isinstance(node, ast.RangeVar)} - names
         pending += [ctes[name] for name in found if name in ctes]
         names |= found
     return names

@@ -109,7 +109,7 @@ async def _own(named: Sequence[tuple[str, Any]], io: SessionIO) -> Own:
     for name, place in named:
         if name in INSTEAD and name not in present:
             raise refusals.shape(f"{name}() is not supported", INSTEAD[name][1], place)
-    own = [(name, schema, seen) for name, schema, seen, theirs in rows if name in NAMES and theirs == "false"]
+    own = [tuple(map(str, row[:3])) for row in rows if row[0] in NAMES and row[3] == "false"]
     return frozenset(
         (*((schema, name) for name, schema, _ in own), *((name,) for name, _, seen in own if seen == "true"))
     )
