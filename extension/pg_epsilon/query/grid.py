@@ -17,7 +17,7 @@ from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.query import bins, clock
+from pg_epsilon.query import bins, cells, clock
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.moments import read_moment
@@ -257,7 +257,8 @@ def _numbers(column: Column, low: Decimal, high: Decimal, grain: Decimal | int |
     first, last = ceil(Fraction(low) / Fraction(half)), floor(Fraction(high) / Fraction(half))
     if last - first >= MAX_KEYS:
         return None
-    points = f"SELECT {low:f} UNION SELECT g * {half:f} FROM pg_catalog.generate_series({first}, {last}) AS g"
+    sampled = f"g * {half:f}::pg_catalog.numeric FROM pg_catalog.generate_series({first}, {last}) AS g"
+    points = f"SELECT {low:f} UNION SELECT {sampled}"
     points = f"SELECT p FROM ({points} UNION SELECT {high:f}) AS s(p)"
     sql = f"SELECT p::{type_.name}, pg_catalog.row_number() OVER (ORDER BY p) FROM ({points}) AS s"
     return Values(sql, last - first + 3)
@@ -295,20 +296,28 @@ def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:
     found: dict[str, Decimal | int | None] = {}
 
     def walk(one: Any, grain: Decimal | int | None) -> None:
+        cell = cells.cell(one)
+        if cell is not None and type_of(named(cell[0], scope)[1]).kind is Kind.INT:
+            return walk(*cell)
         if isinstance(one, ast.ColumnRef):
             item, column = named(one, scope)
             name = column_sql(item, column.name)
             known = found.get(name, grain)
-            found[name] = (
-                None if grain is None or known is None or type(grain) is not type(known) else min(grain, known)
-            )
-            return
+            found[name] = _both(grain, known)
+            return None
         below = _below(one, grain)
         for child in children(one):
             walk(child, below)
+        return None
 
     walk(node, None)
     return found
+
+
+def _both(one: Decimal | int | None, other: Decimal | int | None) -> Decimal | int | None:
+    if isinstance(one, Decimal) and isinstance(other, Decimal):
+        return cells.finest(one, other)
+    return min(one, other) if isinstance(one, int) and isinstance(other, int) else None
 
 
 def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:

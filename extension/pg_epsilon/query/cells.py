@@ -1,0 +1,72 @@
+"""Integers cut to equal cells: x / w, and x - ((x - o) % w + w) % w, as the proxy writes time_bucket(w, x, o).
+
+A column with more declared values than can be listed is sampled once a cell.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import gcd
+from typing import Any
+
+from pg_epsilon.query.parse import ast
+
+
+def cell(node: Any) -> tuple[Any, Decimal] | None:
+    """(column, width) of an expression that is constant between multiples of the width; None for another.
+
+    The caller makes sure that the column is of integers.
+    """
+    quotient = _operands(node, "/")
+    if quotient is not None:
+        column, width = quotient[0], _positive(quotient[1])
+        return (column, Decimal(width)) if isinstance(column, ast.ColumnRef) and width is not None else None
+    return _bucket(node)
+
+
+def _bucket(node: Any) -> tuple[Any, Decimal] | None:
+    taken = _operands(node, "-")
+    whole = _operands(taken[1], "%") if taken is not None else None
+    sum_ = _operands(whole[0], "+") if whole is not None else None
+    rest = _operands(sum_[0], "%") if sum_ is not None else None
+    if taken is None or whole is None or sum_ is None or rest is None:
+        return None
+    column, widths = taken[0], {_positive(one) for one in (whole[1], sum_[1], rest[1])}
+    width = widths.pop()
+    if widths or width is None or not isinstance(column, ast.ColumnRef):
+        return None
+    if _same(rest[0], column):
+        return column, Decimal(width)
+    moved = _operands(rest[0], "-")
+    offset = _positive(moved[1]) if moved is not None else None
+    if moved is None or offset is None or not _same(moved[0], column):
+        return None
+    return column, Decimal(gcd(width, offset))
+
+
+def finest(one: Decimal, other: Decimal) -> Decimal:
+    """The widest step at whose multiples both kinds of cells end."""
+    whole = one == int(one) and other == int(other)
+    return Decimal(gcd(int(one), int(other))) if whole else min(one, other)
+
+
+def _operands(node: Any, operator: str) -> tuple[Any, Any] | None:
+    if not isinstance(node, ast.A_Expr) or len(node.name) != 1 or node.name[0].sval != operator:
+        return None
+    return node.lexpr, node.rexpr
+
+
+def _positive(node: Any) -> int | None:
+    if not isinstance(node, ast.A_Const):
+        return None
+    value = node.val
+    text = str(value.ival or 0) if isinstance(value, ast.Integer) else getattr(value, "fval", None) or ""
+    return int(text) or None if text.isascii() and text.isdigit() else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not isinstance(one, ast.ColumnRef):
+        return False
+    return [getattr(part, "sval", None) for part in one.fields] == [
+        getattr(part, "sval", None) for part in other.fields
+    ]
