@@ -87,7 +87,8 @@ PUBLIC = [
     "time_bucket('2 months', ts)",
     "time_bucket('1 day', tz, 'Asia/Tokyo')",
     "time_bucket(10, n)",
-    "time_bucket(2000000000, n)",
+    "time_bucket(2000000000, n * 5000000)",
+    "time_bucket(20000::int2, n::int2)",
     "time_bucket(100000000, big)",
 ]
 

@@ -51,7 +51,7 @@ def finest(one: Decimal, other: Decimal) -> Decimal:
 
 
 def _operands(node: Any, operator: str) -> tuple[Any, Any] | None:
-    if not isinstance(node, ast.A_Expr) or len(node.name) != 1 or node.name[0].sval != operator:
+    if not isinstance(node, ast.A_Expr) or [part.sval for part in node.name or ()] != [operator]:
         return None
     return node.lexpr, node.rexpr
 
@@ -65,8 +65,8 @@ def _positive(node: Any) -> int | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    if not isinstance(one, ast.ColumnRef):
-        return False
-    return [getattr(part, "sval", None) for part in one.fields] == [
-        getattr(part, "sval", None) for part in other.fields
-    ]
+    return isinstance(one, ast.ColumnRef) and _words(one) == _words(other)
+
+
+def _words(column: Any) -> list[str | None]:
+    return [getattr(part, "sval", None) for part in column.fields]

@@ -159,7 +159,15 @@ def _integers(given: Parts) -> str:
     if isinstance(given.width, ast.A_Const) and isinstance(given.width.val, ast.Integer):
         _check_positive(given.width.val.ival or 0, given)
     moved = x if offset is None else f"({x} - {_operand(offset)})"
+    if _may_overflow(given.width):
+        return f"({x} - {moved} % {w} - CASE WHEN {moved} % {w} < 0 THEN {w} ELSE {w} - {w} END)"
     return f"({x} - ({moved} % {w} + {w}) % {w})"
+
+
+def _may_overflow(width: Any) -> bool:
+    """Whether twice a width that says its type may be beyond that type's range."""
+    whole = width.val.ival or 0 if isinstance(width, ast.A_Const) and isinstance(width.val, ast.Integer) else 0
+    return whole > 2**30 or cast_of(width) in ("int2", "int8") or (whole == 0 and cast_of(width) == "int4")
 
 
 def _check_positive(number: float, given: Parts) -> None:

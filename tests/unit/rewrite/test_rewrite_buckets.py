@@ -78,6 +78,10 @@ FORMS = [
     ),
     ("time_bucket(10, i)", "(i - (i % 10 + 10) % 10)"),
     ("time_bucket(10, i, 3)", "(i - ((i - 3) % 10 + 10) % 10)"),
+    (
+        "time_bucket(2000000000, i)",
+        "(i - i % 2000000000 - CASE WHEN i % 2000000000 < 0 THEN 2000000000 ELSE 2000000000 - 2000000000 END)",
+    ),
     ("time_bucket(10, i + 1)", "((i + 1) - ((i + 1) % 10 + 10) % 10)"),
     ("public.time_bucket('7 days', ts)", "date_bin('7 days', ts, '2000-01-03')"),
 ]
