@@ -85,6 +85,15 @@ def test_a_daily_series(alice: psycopg.Connection[Any], sealed: datetime, prepar
     assert sum(first <= day < today for day, _ in rows) == 6
 
 
+def test_time_bucket_is_a_series_too(alice: psycopg.Connection[Any], sealed: datetime) -> None:
+    """The same windows, so the same numbers, and free."""
+    where = f"at >= '{sealed - timedelta(days=6)}' AND at < '{sealed}'"
+    rows, _ = heard(alice, SERIES.format(where))
+    again, said = heard(alice, SERIES.format(where).replace("date_trunc('day', at)", "time_bucket('1 day', at)"))
+    assert again == rows
+    assert "turbo, free" in said[0]
+
+
 def test_the_last_days_up_to_now(alice: psycopg.Connection[Any], sealed: datetime) -> None:
     """Not answered as it stands; rounded, it is the series of whole sealed days, and a NOTICE and EXPLAIN say so."""
     sql = SERIES.format("at >= now() - interval '6 days' AND kind = 1")
