@@ -6,34 +6,26 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import asyncpg
 
+from pg_epsilon_proxy.backoff import Backoff
 from pg_epsilon_proxy.config import Config
 from pg_epsilon_proxy.logs import event
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Refusal
+from pg_epsilon_proxy.upstream_errors import Lost, is_ended, not_completed, refusal_of, unavailable
 from pg_epsilon_proxy.witness import Witness, WitnessError
 
 log = logging.getLogger("pg_epsilon_proxy.upstream")
 
-# Besides class DP, texts that are functions of public data (R5): a predicate names what is not there, or twice; the
-# query of a decision is no SQL, by the parser of the engine.
 Heard = Callable[[str], None]
-SYNTAX = "42601"
-PASSED_ON = ("42501", "57014", "42703", "42712", "42P01", SYNTAX)
-UNAVAILABLE = "the private database could not complete the call"
-UNAVAILABLE_HINT = "Try again; if it stays, ask the administrator to look at the proxy's log."
 CLOSE_SECONDS = 5.0
 MAX_NAME = 63  # bytes
-FIRST_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds
 KEEP_SECONDS = 2.0
-# The connection is gone (08), or the server ends it (57P): no answer will come over it.
-LOST = ("08", "57P")
 BUDGETS = (
     "pg_epsilon_budget_epsilon",
     "pg_epsilon_budget_epsilon_left",
@@ -49,35 +41,6 @@ _QUERY = (
 )
 _TOTALS = "SELECT dataset, epsilon, epsilon_left, used, frozen FROM dp.budget_totals()"
 _PLAN = f"{_AS} SELECT dp.dp_plan($2::jsonb)::text FROM who WHERE name = $1"
-
-
-class _Lost(Exception):
-    """The connection of a call ended before its answer came; `error` is what said so."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-class Backoff:
-    """Seconds to wait before the next attempt to connect: none after a success, then 0.1, 0.2, 0.4 … 5.
-
-    Each process adds a little of its own, so that many of them do not come at the same moment.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._failures = 0
-        self._not_before = 0.0
-
-    @property
-    def wait(self) -> float:
-        return max(0.0, self._not_before - self._clock())
-
-    def tried(self, ok: bool) -> None:
-        self._failures = 0 if ok else self._failures + 1
-        seconds = 0.0 if ok else min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (self._failures - 1))
-        self._not_before = self._clock() + seconds * (1 + os.getpid() % 16 / 64)
 
 
 class UpstreamPool:
@@ -249,14 +212,14 @@ class UpstreamPool:
         """
         try:
             return await self._attempt(analyst, sql, args, timeout, heard)
-        except _Lost as lost:
+        except Lost as lost:
             if not reads:
-                raise _unavailable(lost.error) from None
+                raise unavailable(lost.error) from None
         event(log, logging.WARNING, "a connection of the pool has ended; what it was asked is asked again")
         try:
             return await self._attempt(analyst, sql, args, timeout, heard)
-        except _Lost as lost:
-            raise _unavailable(lost.error) from None
+        except Lost as lost:
+            raise unavailable(lost.error) from None
 
     async def _attempt(
         self,
@@ -266,21 +229,21 @@ class UpstreamPool:
         timeout: float | None,  # noqa: ASYNC109
         heard: Heard | None,
     ) -> list[tuple[Any, ...]]:
-        """`call` over one connection. Raises Refusal, and _Lost where that connection ended."""
+        """`call` over one connection. Raises Refusal, and Lost where that connection ended."""
         try:
             connection = await self._pool.acquire(timeout=self._config.limits.acquire_timeout)
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise _unavailable(error) from None
+            raise unavailable(error) from None
         try:
             with _listening(connection, heard):
                 async with asyncio.timeout(timeout):
                     rows = await _transaction(connection, analyst, sql, args)
         except asyncpg.PostgresError as error:
-            if (error.sqlstate or "").startswith(LOST):
+            if is_ended(error):
                 self._retire(connection)
-                raise _Lost(error) from None
+                raise Lost(error) from None
             await self._rolled_back(connection, analyst is not None)
-            raise _refusal(error) from None
+            raise refusal_of(error) from None
         except TimeoutError:
             self._retire(connection)
             raise Refusal("57014", "canceling statement due to statement timeout") from None
@@ -289,7 +252,7 @@ class UpstreamPool:
             raise
         except Exception as error:
             self._retire(connection)
-            raise _Lost(error) from None
+            raise Lost(error) from None
         await self._pool.release(connection)
         return rows
 
@@ -344,7 +307,7 @@ class Upstream:
                 await witness.keep(chain)
         except WitnessError as error:
             event(log, logging.ERROR, "the witness of the ledger failed", error=str(error))
-            raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT) from None
+            raise not_completed() from None
         return document
 
     async def plan(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -367,7 +330,7 @@ class Upstream:
         rows = await self._pool.call(None, sql, arguments, seconds, reads=reads, heard=heard)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
-            raise Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)
+            raise not_completed()
         return document
 
 
@@ -411,18 +374,3 @@ async def _transaction(connection: Any, analyst: str | None, sql: str, args: Seq
     rows = [tuple(row) for row in await connection.fetch(sql, *args)]
     await connection.execute("COMMIT")
     return rows
-
-
-def _refusal(error: asyncpg.PostgresError) -> Refusal:
-    state = error.sqlstate or ""
-    if state.startswith("DP0") or state in PASSED_ON:
-        # class DP is raised with the engine's own words only; PostgreSQL's DETAIL can name what was not published
-        detail = getattr(error, "detail", None) if state.startswith("DP0") or state == SYNTAX else None
-        return Refusal(state, str(error.args[0]) if error.args else "", detail, getattr(error, "hint", None))
-    return _unavailable(error)
-
-
-def _unavailable(error: BaseException) -> Refusal:
-    state = getattr(error, "sqlstate", None)
-    event(log, logging.ERROR, "private database failed", error=type(error).__name__, sqlstate=state)
-    return Refusal("DP006", UNAVAILABLE, None, UNAVAILABLE_HINT)

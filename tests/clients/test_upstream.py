@@ -18,10 +18,11 @@ import pytest
 
 from fix_proxy import PASSWORD, BareFacade, FakePrivate, ThreadedProxy, start_proxy
 from fix_waiting import PATIENCE, backends, soon
+from pg_epsilon_proxy.backoff import MAX_BACKOFF, Backoff
 from pg_epsilon_proxy.config import Config, Limits, Private
 from pg_epsilon_proxy.metrics import Metrics
 from pg_epsilon_proxy.session.rewriting import Refusal
-from pg_epsilon_proxy.upstream import MAX_BACKOFF, Backoff, UpstreamPool
+from pg_epsilon_proxy.upstream import UpstreamPool
 from pg_epsilon_proxy.wire import startup
 
 FUNCTIONS = """
