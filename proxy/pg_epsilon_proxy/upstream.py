@@ -15,6 +15,7 @@ from pg_epsilon_proxy.backoff import Backoff
 from pg_epsilon_proxy.config import Config
 from pg_epsilon_proxy.logs import event
 from pg_epsilon_proxy.metrics import Metrics
+from pg_epsilon_proxy.outdated import Versions
 from pg_epsilon_proxy.session.login import verifying_tls
 from pg_epsilon_proxy.session.rewriting import Refusal
 from pg_epsilon_proxy.upstream_errors import Lost, is_ended, not_completed, refusal_of, unavailable
@@ -57,6 +58,7 @@ class UpstreamPool:
         self._retiring: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(lambda: asyncio.get_running_loop().time())
         self._warm: set[int] = set()
+        self._versions = Versions()
         self._can_warm = True
         self._keeper: asyncio.Task[None] | None = None
 
@@ -73,7 +75,7 @@ class UpstreamPool:
             max_inactive_connection_lifetime=0,
             statement_cache_size=64,
             connect=self._connect,
-            init=_prepare,
+            init=self._prepare,
             reset=_nothing_to_reset,
         )
         await self.warm()
@@ -118,6 +120,14 @@ class UpstreamPool:
     def _tried(self, ok: bool) -> None:
         self._backoff.tried(ok)
         self._metrics.add("pg_epsilon_pool_connects_total", "yes" if ok else "no")
+
+    async def _prepare(self, connection: Any) -> None:
+        """An `ALTER ROLE dp_gateway SET dp.analyst` would be believed: such a connection is not used."""
+        if await connection.fetchval("SELECT pg_catalog.current_setting('dp.analyst', true)"):
+            raise asyncpg.InterfaceError(
+                "dp.analyst is set outside a transaction: reset it for the gateway role and database"
+            )
+        await self._versions.note(connection)
 
     async def warm(self) -> None:
         """Open the wanted number of connections, with the engine loaded. A channel in trouble is logged, no more."""
@@ -202,18 +212,24 @@ class UpstreamPool:
         timeout: float | None = None,  # noqa: ASYNC109  (the analyst's own limit)
         *,
         reads: bool = False,
+        kept: bool = False,
         heard: Heard | None = None,
     ) -> list[tuple[Any, ...]]:
         """Rows of one statement of ours in a transaction of its own, on behalf of `analyst`. Raises Refusal.
 
         analyst None: the statement needs no identity, or names it itself. reads: it changes and charges nothing; where
         its connection ends, it is asked once more over another one, so that one that died in the pool refuses nobody.
-        heard: called with each NOTICE of the engine's own that comes before the rows.
+        kept: asked again it is not charged again, because the engine keeps its answer, or owes it; where the backend
+        was outdated, it is asked once more over a new one. heard: called with each NOTICE of the engine's own that
+        comes before the rows.
         """
         try:
             return await self._attempt(analyst, sql, args, timeout, heard)
         except Lost as lost:
-            if not reads:
+            outdated = await self._versions.differ(lost.pid, self._apart, self._config.limits.acquire_timeout)
+            if outdated:  # and so is every other one that was open by then
+                await self._pool.expire_connections()
+            if not (reads or (kept and outdated)):
                 raise unavailable(lost.error) from None
         event(log, logging.WARNING, "a connection of the pool has ended; what it was asked is asked again")
         try:
@@ -234,6 +250,7 @@ class UpstreamPool:
             connection = await self._pool.acquire(timeout=self._config.limits.acquire_timeout)
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise unavailable(error) from None
+        pid = connection.get_server_pid()
         try:
             with _listening(connection, heard):
                 async with asyncio.timeout(timeout):
@@ -241,7 +258,7 @@ class UpstreamPool:
         except asyncpg.PostgresError as error:
             if is_ended(error):
                 self._retire(connection)
-                raise Lost(error) from None
+                raise Lost(error, pid) from None
             await self._rolled_back(connection, analyst is not None)
             raise refusal_of(error) from None
         except TimeoutError:
@@ -252,9 +269,13 @@ class UpstreamPool:
             raise
         except Exception as error:
             self._retire(connection)
-            raise Lost(error) from None
+            raise Lost(error, pid) from None
         await self._pool.release(connection)
         return rows
+
+    async def _apart(self) -> Any:
+        """A connection outside the pool, whose places may all be taken."""
+        return await self._connect(**self.connect_arguments())
 
     async def _rolled_back(self, connection: Any, in_transaction: bool) -> None:
         """A connection that cannot roll back is dropped; so is one whose caller is cancelled meanwhile."""
@@ -279,6 +300,7 @@ class UpstreamPool:
         # A close that fails has cut the connection by itself, and one that the server ended is in nobody's place.
         with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._warm.discard(connection.get_server_pid())
+            self._versions.forget(connection.get_server_pid())
             await connection.close(timeout=CLOSE_SECONDS)
         await self._pool.release(connection)
 
@@ -301,7 +323,8 @@ class Upstream:
         witness = self._pool.witness
         try:
             seen = "" if witness is None else witness.text()
-            document = await self._document(_QUERY, request, timeout, seen, heard=heard)
+            kept = not request.get("fresh")  # a fresh answer is a new charge: who asks for it repeats it
+            document = await self._document(_QUERY, request, timeout, seen, kept=kept, heard=heard)
             chain = document.pop("chain", None)
             if witness is not None and chain is not None:
                 await witness.keep(chain)
@@ -324,23 +347,15 @@ class Upstream:
         seconds: float | None,
         *more: str,
         reads: bool = False,
+        kept: bool = False,
         heard: Heard | None = None,
     ) -> dict[str, Any]:
         arguments = (self._analyst, json.dumps(request), *more)
-        rows = await self._pool.call(None, sql, arguments, seconds, reads=reads, heard=heard)
+        rows = await self._pool.call(None, sql, arguments, seconds, reads=reads, kept=kept, heard=heard)
         document = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
         if not isinstance(document, dict):
             raise not_completed()
         return document
-
-
-async def _prepare(connection: Any) -> None:
-    """An `ALTER ROLE dp_gateway SET dp.analyst` would be believed: such a connection is not used."""
-    if await connection.fetchval("SELECT pg_catalog.current_setting('dp.analyst', true)"):
-        raise asyncpg.InterfaceError(
-            "dp.analyst is set outside a transaction: reset it for the gateway role and database"
-        )
-    await connection.fetchval("SELECT 1")
 
 
 async def _nothing_to_reset(connection: Any) -> None:

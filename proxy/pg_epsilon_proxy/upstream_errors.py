@@ -22,11 +22,12 @@ LOST = ("08", "57P")
 
 
 class Lost(Exception):
-    """The connection of a call ended before its answer came; `error` is what said so."""
+    """The connection of a call ended before its answer came; `error` is what said so, `pid` its backend."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, pid: int) -> None:
         super().__init__(type(error).__name__)
         self.error = error
+        self.pid = pid
 
 
 def is_ended(error: asyncpg.PostgresError) -> bool:

@@ -36,7 +36,10 @@ CREATE FUNCTION dp.budget_totals(OUT dataset text, OUT epsilon int, OUT epsilon_
   LANGUAGE sql AS $$ SELECT dp.ends(), 1, 1, 1, 0 $$;
 CREATE FUNCTION dp.verifier(role name) RETURNS text LANGUAGE sql AS $$
   SELECT CASE role WHEN 'alice' THEN 'v' WHEN 'ending' THEN dp.ends() END $$;
+CREATE TABLE outdated (pid int); GRANT SELECT ON outdated TO dp_gateway;
 CREATE FUNCTION dp.dp_query(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+  IF EXISTS (SELECT FROM public.outdated WHERE pid = pg_backend_pid()) THEN
+    PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(600); END IF;
   IF request ? 'end' THEN RETURN jsonb_build_object('answer', dp.ends()); END IF;
   IF request ? 'sleep' THEN PERFORM pg_sleep((request->>'sleep')::float8); END IF;
   IF request ? 'raise' THEN
@@ -224,6 +227,43 @@ async def test_what_may_charge_is_asked_once(pool: UpstreamPool, calls: Callable
         await pool.as_analyst("alice").query({"end": 1})
     assert refused.value.sqlstate == "DP006"
     assert calls() == 1
+
+
+@pytest.fixture
+def update(bare_facade: BareFacade) -> Iterator[Callable[[], None]]:
+    """ALTER EXTENSION UPDATE of one whose library the gateway's backends have loaded: each ends in its next call."""
+
+    def run() -> None:
+        with bare_facade.superuser() as connection:
+            connection.execute(
+                "INSERT INTO outdated SELECT pid FROM pg_stat_activity WHERE usename = 'dp_gateway';"
+                "UPDATE pg_extension SET extversion = '1.1' WHERE extname = 'plpgsql'"
+            )
+
+    yield run
+    with bare_facade.superuser() as connection:
+        connection.execute("DELETE FROM outdated; UPDATE pg_extension SET extversion = '1.0' WHERE extname = 'plpgsql'")
+
+
+async def test_outdated_connections_are_replaced_and_a_call_repeated(
+    pool: UpstreamPool, update: Callable[[], None]
+) -> None:
+    """Once, whichever connection of the pool it meets: after the first all others are replaced too."""
+    alice = pool.as_analyst("alice")
+    held = {reply["pid"] for reply in await asyncio.gather(*(alice.query({"sleep": 0.5}) for _ in range(2)))}
+    assert len(held) == 2
+    update()
+    answers = await asyncio.gather(*(alice.query({}) for _ in range(4)))
+    assert not {reply["pid"] for reply in answers} & held
+
+
+async def test_a_fresh_question_is_repeated_by_who_asked_it(pool: UpstreamPool, update: Callable[[], None]) -> None:
+    """It would be charged again; the next one finds no outdated connection any more."""
+    alice = pool.as_analyst("alice")
+    await asyncio.gather(*(alice.query({"sleep": 0.5}) for _ in range(2)))
+    update()
+    assert await _code(alice.query({"fresh": True})) == "DP006"
+    assert [await _code(alice.query({"fresh": True})) for _ in range(4)] == [None] * 4
 
 
 async def _code(call: Awaitable[Any]) -> str | None:
