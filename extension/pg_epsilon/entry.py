@@ -17,7 +17,7 @@ from pg_epsilon import noise
 from pg_epsilon.answer import shown
 from pg_epsilon.catalog import Catalog, check_paid
 from pg_epsilon.declared import Declared
-from pg_epsilon.engine import failures, obstacles, ready, tasks
+from pg_epsilon.engine import failures, readable, ready, tasks
 from pg_epsilon.engine.answerers import Families, Turbo, instead, planned, unused
 from pg_epsilon.engine.aside import Aside
 from pg_epsilon.engine.draws import Draws, Pending, remember
@@ -34,7 +34,6 @@ from pg_epsilon.errors import CHANNEL, SHAPE, DPError, refusal_to_json
 from pg_epsilon.mechanisms import group_by, waiting
 from pg_epsilon.mechanisms.task import Answerer, PaidFor
 from pg_epsilon.plan import Plan, describe, make_plan
-from pg_epsilon.query import sizes
 from pg_epsilon.query.policy import Policy
 from pg_epsilon.query.request import Request, compile_request
 from pg_epsilon.query.schema import Relation
@@ -241,10 +240,7 @@ def probe(request_id: str) -> str:
 
 def _check_readable(plan_: Plan) -> None:
     """Everything that could make the read fail, decided before any account is locked (composition.md §10.3 a)."""
-    if plan_.statement is not None:
-        sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
-        obstacles.check(rows, _read_public, plan_)
-        planning.check(plan_.statement, plan_.columns, plan_.request.policy.version)
+    readable.check(rows, _read_public, plan_, catalog.limits, planning)
 
 
 def on_policy(call: str, arguments: str) -> str:
@@ -281,9 +277,8 @@ def _plan(request: Any) -> dict[str, Any]:
         path = "cache"
     left = catalog.payments.left(policy, plan_.scope, who)
     info = describe(plan_, path=path, left=left, as_of=plan_.free.as_of or policy.data_as_of)
-    if path == "direct" and plan_.statement is not None:
-        sizes.check(plan_.request.source.join, catalog.limits(), plan_.collected)
-        obstacles.check(rows, None, plan_)
+    if path == "direct":
+        readable.check(rows, None, plan_, catalog.limits, None)
     info["charge"] = {"worst": {}, "best": {}}
     if path == "direct":
         check_not_frozen(rows, policy.dataset.name)

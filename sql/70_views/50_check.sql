@@ -166,6 +166,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
   UNION ALL
   SELECT 'warning', t.object, t.problem, t.hint FROM dp._turbo_problems() t
   UNION ALL
+  SELECT 'warning', k.object, k.problem, k.hint FROM dp._lock_problems() k
+  UNION ALL
   SELECT 'warning', p.relation::text, format('it has about %s rows, and max_rows says at most %s', a.rows, p.max_rows),
          'Questions are still answered, but the bound on their size no longer holds: protect it with a larger max_rows.'
   FROM protected p CROSS JOIN LATERAL (SELECT dp._rows_about(p.relation) AS rows) a WHERE p.max_rows IS NOT NULL AND a.rows >= 0.75 * p.max_rows

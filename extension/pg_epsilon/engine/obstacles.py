@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pg_epsilon.engine import failures
+from pg_epsilon.engine import failures, parts
 from pg_epsilon.engine.planning import PlanningFailed
 from pg_epsilon.errors import CHANNEL, DPError
 from pg_epsilon.ledger import Execute
@@ -25,11 +25,12 @@ _CONNECTING = ("08", "28", "2F003", "42", "HV")
 # row_security_active and the privilege are of the engine's own role, which is the current user. Each
 # name is looked up by itself: a plan for any number of names would read the whole of pg_class.
 _ANY = (
-    "SELECT 1 FROM (SELECT (SELECT c.oid FROM pg_class c WHERE c.relname = a.name AND c.relnamespace"
+    "SELECT EXISTS (SELECT FROM (SELECT (SELECT c.oid FROM pg_class c WHERE c.relname = a.name AND c.relnamespace"
     " = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = a.schema)) AS oid"
     " FROM unnest($1, $2) AS a(schema, name) OFFSET 0) AS asked"
     " WHERE row_security_active(oid) OR NOT has_any_column_privilege(oid, 'SELECT')"
-    " OR EXISTS (SELECT FROM pg_foreign_table) LIMIT 1"
+    " OR EXISTS (SELECT FROM pg_foreign_table)) AS obstacle,"
+    " EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'timescaledb') AS chunks"
 )
 # Only where there may be one, because every question waits for this. A foreign partition is looked
 # for from its end of the inheritance: most databases have none.
@@ -51,7 +52,8 @@ _FACTS = (
 
 
 def check(execute: Execute, run: Run | None, plan: Plan) -> None:
-    """DP006 if a relation of a plan's statement cannot be read; nothing is charged by then.
+    """DP006 if a relation of a plan's statement cannot be read, DP003 if it may have too many chunks; nothing is
+    charged by then.
 
     run: its error has an `sqlstate`; None: in a dry run, which plans nothing, because planning sees
     rows. Errors: `PlanningFailed` of whatever else beginning the statement raises.
@@ -64,7 +66,8 @@ def check(execute: Execute, run: Run | None, plan: Plan) -> None:
                 names[hop.schema, hop.name] = None
     schemas, tables = (list(column) for column in zip(*names, strict=True))
     typed: tuple[list[str], list[Any]] = (["name[]", "name[]"], [schemas, tables])
-    facts = execute(_FACTS, *typed) if execute(_ANY, *typed) else []
+    looked = execute(_ANY, *typed)[0]
+    facts = execute(_FACTS, *typed) if looked["obstacle"] else []
     for row in facts:
         of = written(row["of_schema"], row["of_name"])
         if row["fact"] == "filtered":
@@ -76,6 +79,8 @@ def check(execute: Execute, run: Run | None, plan: Plan) -> None:
             raise _refused(f"dp_owner may not read {of}", f"GRANT SELECT ON {of} TO dp_owner")
     if facts and run is not None:
         _check_connects(run, plan, facts[0])
+    if looked["chunks"]:
+        parts.check(execute, plan)
 
 
 def _check_connects(run: Run, plan: Plan, row: dict[str, Any]) -> None:

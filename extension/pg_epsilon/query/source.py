@@ -29,6 +29,7 @@ class Source:
     those rows alone (§2.3). kappa: how many result rows of one unit an enforced cap may keep: the bound declared for a
     relation of which every result row has at most one row of each other; None if there is none. relations: the
     protected ones, that one first. shape: what is closed if the statement fails. join: what bounds its size.
+    items: the protected occurrences; conjuncts: the operands of the top-level AND of all that is written of them.
     """
 
     sql: str
@@ -43,6 +44,8 @@ class Source:
     relations: tuple[Policy, ...]
     shape: str
     join: Join
+    items: tuple[Item, ...] = ()
+    conjuncts: tuple[Term, ...] = ()
 
     @property
     def dataset(self) -> Dataset:
@@ -128,6 +131,8 @@ def build(occurrences: Sequence[Occurrence], conjuncts: Sequence[Term], conditio
         relations=tuple(policies.values()),
         shape=" ".join(sorted({_shape_name(o) for o in occurrences})),
         join=_join(occurrences, kept, conjuncts, classes),
+        items=tuple(o.item for o in protected),
+        conjuncts=tuple(conjuncts),
     )
 
 
