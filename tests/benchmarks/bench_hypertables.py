@@ -19,6 +19,7 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("tests", "scripts", "extension", "proxy", "tests/benchmarks")]
 
+from hypertable_questions import questions  # noqa: E402
 from report import Row, paired, publish, row  # noqa: E402
 
 from fix_cluster import Cluster, standard_cluster  # noqa: E402
@@ -224,7 +225,8 @@ def leaks(cluster: Cluster) -> Row:
 
 def measured() -> list[Row]:
     with hypertables() as cluster:
-        return [*series(cluster), leaks(cluster), *ingest(cluster), lost(cluster)]
+        found = [*series(cluster), leaks(cluster), *ingest(cluster), lost(cluster)]
+    return [*found, *questions()]
 
 
 def there() -> list[Row]:
