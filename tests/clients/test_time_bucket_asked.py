@@ -21,6 +21,7 @@ import fix_chance
 from fix_cluster import Cluster
 from fix_ledger import no_charge, one
 from fix_stack import Stack, stack_at_work
+from fix_waiting import soon
 
 Connection = psycopg.Connection[Any]
 EPSILON = 30
@@ -46,6 +47,8 @@ CALL dp.describe_column('seen', 'n', bounds => '{{-40,40}}', resolution => '1', 
 CALL dp.describe_column('seen', 'big', bounds => '{{-10000000000,10000000000}}', nullable => false);
 CALL dp.publish('seen');
 CALL dp.publish('lamps', kind => 'public');
+CREATE TABLE copied AS SELECT * FROM lamps WHERE id % 2 = 0;
+CALL dp.register_synthetic('seen', 'copied', provenance => 'public');
 CALL dp.allot('alice', 'seen', epsilon => 1000);
 """
 DEEP = """
@@ -143,6 +146,39 @@ def test_a_bucket_in_a_condition(alice: Connection, owner: Connection, predicate
 @pytest.mark.parametrize("key", PUBLIC)
 def test_a_bucket_of_a_public_table(alice: Connection, owner: Connection, key: str) -> None:
     assert alice.execute(series(key, "lamps")).fetchall() == true(owner, series(key, "lamps"))
+
+
+def shown(stack: Stack, relation: str) -> bool:
+    """Whether a new session sees it."""
+    with stack.connect() as session:
+        return one(session, "SELECT to_regclass(%s)", relation) is not None
+
+
+def test_a_bucket_of_released_values(stack: Stack, alice: Connection, owner: Connection) -> None:
+    """A published release is a public table: buckets of it are what its own rows give, and cost nothing."""
+    grid = "{{2024-01-01,2024-03-31},{2024-04-01,2024-12-31}}"
+    query = "SELECT count(*) FROM seen WHERE day BETWEEN $1 AND $2"
+    alice.execute(f"SELECT * FROM dp_release_numeric('by_day', $q${query}$q$, '{grid}', epsilon => 1, publish => true)")
+    buckets = "SELECT time_bucket('3 months', day) AS quarter, sum(weight) FROM dp_release.by_day GROUP BY 1 ORDER BY 1"
+    assert soon(lambda: shown(stack, "dp_release.by_day"))
+    with no_charge(stack.cluster), stack.connect() as session:
+        found = session.execute(buckets).fetchall()
+        within = "SELECT sum(weight) FROM dp_release.by_day WHERE time_bucket('3 months', day) >= '2024-04-01'"
+        later = one(session, within)
+    assert found and found == true(owner, buckets)
+    assert later == sum(weight for quarter, weight in found if quarter >= datetime.date(2024, 4, 1))
+
+
+def test_a_bucket_of_a_synthetic_answer(stack: Stack, alice: Connection) -> None:
+    """A decision answers a condition with a bucket from the synthetic copy, whose rows are public too."""
+    sql = "SELECT count(*) FROM {} WHERE time_bucket('1 month', tz, 'Europe/Berlin') >= '2024-03-01'"
+    real = one(alice, sql.format("seen"))
+    alice.execute("SET dp.synthetic = 'copied'; SET dp.tau = '1000'")
+    answer, near = alice.execute(sql.replace("count(*)", "count(*), dp_decision(count(*))").format("seen")).fetchall()[
+        0
+    ]
+    assert near is True
+    assert answer == one(alice, sql.format("copied")) < real
 
 
 WEEKS = "SELECT time_bucket('7 days', ts) AS week, count(*) FROM seen GROUP BY week ORDER BY week"
