@@ -14,6 +14,7 @@ import pytest
 from fix_waiting import PATIENCE
 from pg_epsilon_proxy import facade as facade_package
 from pg_epsilon_proxy.facade.command import main
+from pg_epsilon_proxy.rewrite import settings
 
 if TYPE_CHECKING:
     from fix_facade import FacadeCluster
@@ -172,18 +173,7 @@ def test_stubs_have_the_same_signatures(facade_cluster: FacadeCluster) -> None:
 
 
 def test_settings_can_be_shown_and_reset(analyst: psycopg.Connection[Any]) -> None:
-    for name in (
-        "epsilon",
-        "rho",
-        "alpha",
-        "beta",
-        "mechanism",
-        "confidence",
-        "synthetic",
-        "synthetic_policy",
-        "tau",
-        "notices",
-    ):
+    for name in (name.removeprefix("dp.") for name in settings.KNOWN):
         assert one(analyst, f"SHOW dp.{name}") == ""
         analyst.execute(f"SET dp.{name} = 'x'")
         assert one(analyst, f"SHOW dp.{name}") == "x"

@@ -126,7 +126,7 @@ BEGIN
   END IF;
 
   FOR item IN SELECT pg_catalog.unnest(ARRAY['epsilon', 'rho', 'alpha', 'beta', 'mechanism', 'confidence', 'synthetic', 'synthetic_policy',
-      'tau', 'notices', 'division']) LOOP
+      'tau', 'notices', 'division', 'windows', 'workloads']) LOOP
     -- Empty means "not set": SHOW and RESET work in a new session, and the engine's defaults hold.
     EXECUTE pg_catalog.format('ALTER DATABASE %I SET %I = %L', facade, 'dp.' || item, '');
   END LOOP;
