@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -67,6 +68,13 @@ def test_locks_of_all_relations_of_a_question_count_together() -> None:
     told = refusal(chunks(0, 1), plan("1999", "1999"))
     assert "locks 8,004 relations" in told.message
     assert "to at most 474 chunks" in (told.hint or "")
+
+
+def test_a_name_that_is_not_published_is_not_told() -> None:
+    hidden = plan("7999")
+    columns = cast(dict[str, Column], hidden.request.source.items[0].relation.columns)
+    columns["t"] = replace(columns["t"], published=False)
+    assert "Narrow it by a condition on its time, to" in (refusal(chunks(0), hidden).hint or "")
 
 
 def test_of_what_is_not_declared_nothing_is_said() -> None:

@@ -34,7 +34,10 @@ _PARTITIONS = (
 
 @dataclass(frozen=True)
 class Many:
-    """Chunks of a hypertable that a question may read, by what is declared; width: in words."""
+    """Chunks of a hypertable that a question may read, by what is declared.
+
+    key: its time, as analysts write it, who may not know its name. width: of a chunk, in words.
+    """
 
     name: str
     key: str
@@ -59,8 +62,9 @@ def check(execute: Execute, plan: Plan) -> None:
                 if span is not None:
                     pieces = span.pieces(row["width"])
                     width = width_text(row["width"], row["is_time"])
-                    name = item.relation.qualified
-                    many.append(Many(name, row["key"], pieces, width, pieces * row["locks"]))
+                    known = item.relation.columns[row["key"]].published
+                    key = written(row["key"]) if known else "its time"
+                    many.append(Many(item.relation.qualified, key, pieces, width, pieces * row["locks"]))
     if found and sum(one.locks for one in many) > found[0]["room"]:
         raise too_many_chunks(many, found[0]["room"], found[0]["setting"])
 
@@ -74,7 +78,7 @@ def too_many_chunks(many: Sequence[Many], room: int, setting: int) -> DPError:
         SHAPE,
         f"by what is declared, this question may read {most.pieces:,} chunks of {most.name}, and locks"
         f" {locks:,} relations; the server has room for {room:,}: nothing was charged",
-        f"Narrow it by a condition on {written(most.key)}, to at most {fits:,} chunks of {most.width}. The"
+        f"Narrow it by a condition on {most.key}, to at most {fits:,} chunks of {most.width}. The"
         f" administrator can also set max_locks_per_transaction = {_enough(locks, room, setting)} and restart"
         " PostgreSQL; the owner can make chunks wider, or declare bounds that are nearer to the rows.",
     )
