@@ -17,7 +17,7 @@ def cell(node: Any) -> tuple[Any, Decimal] | None:
 
     The caller makes sure that the column is of integers.
     """
-    quotient = _operands(node, "/")
+    quotient = operands(node, "/")
     if quotient is not None:
         column, width = quotient[0], _positive(quotient[1])
         return (column, Decimal(width)) if isinstance(column, ast.ColumnRef) and width is not None else None
@@ -25,10 +25,10 @@ def cell(node: Any) -> tuple[Any, Decimal] | None:
 
 
 def _bucket(node: Any) -> tuple[Any, Decimal] | None:
-    taken = _operands(node, "-")
-    whole = _operands(taken[1], "%") if taken is not None else None
-    sum_ = _operands(whole[0], "+") if whole is not None else None
-    rest = _operands(sum_[0], "%") if sum_ is not None else None
+    taken = operands(node, "-")
+    whole = operands(taken[1], "%") if taken is not None else None
+    sum_ = operands(whole[0], "+") if whole is not None else None
+    rest = operands(sum_[0], "%") if sum_ is not None else None
     if taken is None or whole is None or sum_ is None or rest is None:
         return None
     column, widths = taken[0], {_positive(one) for one in (whole[1], sum_[1], rest[1])}
@@ -37,7 +37,7 @@ def _bucket(node: Any) -> tuple[Any, Decimal] | None:
         return None
     if _same(rest[0], column):
         return column, Decimal(width)
-    moved = _operands(rest[0], "-")
+    moved = operands(rest[0], "-")
     offset = _positive(moved[1]) if moved is not None else None
     if moved is None or offset is None or not _same(moved[0], column):
         return None
@@ -50,7 +50,8 @@ def finest(one: Decimal, other: Decimal) -> Decimal:
     return Decimal(gcd(int(one), int(other))) if whole else min(one, other)
 
 
-def _operands(node: Any, operator: str) -> tuple[Any, Any] | None:
+def operands(node: Any, operator: str) -> tuple[Any, Any] | None:
+    """The two sides of an operator's expression; None of another."""
     if not isinstance(node, ast.A_Expr) or [part.sval for part in node.name or ()] != [operator]:
         return None
     return node.lexpr, node.rexpr

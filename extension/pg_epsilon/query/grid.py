@@ -21,7 +21,7 @@ from pg_epsilon.query import bins, cells, clock
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.moments import read_moment
-from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.names import column_sql, last_name, named, word
 from pg_epsilon.query.narrowed import Within, narrowed
 from pg_epsilon.query.parse import ast, children
 from pg_epsilon.query.schema import Column
@@ -333,7 +333,7 @@ def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
     if name == "date_bin":
         return _DAY  # as wide as they may be: `_of_shifted` sees the width
     if name in _MOMENT_STEPS and args:
-        return _SECONDS.get(_word(args[0]))
+        return _SECONDS.get(word(args[0]))
     if name == "date":
         return 6 * _HOUR
     if name == "timezone":
@@ -364,17 +364,6 @@ def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | No
 
 def _finest(one: Decimal | int | None, other: int) -> int:
     return min(one, other) if isinstance(one, int) else other
-
-
-def _word(node: Any) -> str:
-    if isinstance(node, ast.TypeCast):  # a view has 'month'::text, a driver $1::varchar
-        node = node.arg
-    return (node.val.sval or "").lower() if isinstance(node, ast.A_Const) and isinstance(node.val, ast.String) else ""
-
-
-def last_name(names: Any) -> str:
-    """The unqualified name of a function or type; the compiler has checked the qualifier."""
-    return str(names[-1].sval)
 
 
 def _is_integer(node: Any) -> bool:

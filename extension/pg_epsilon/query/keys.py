@@ -17,7 +17,7 @@ from pg_epsilon.query import grid
 from pg_epsilon.query.domain import MAX_KEYS, clock_text, key_domain, key_sql, text_sql
 from pg_epsilon.query.expression import Expression, Fold, Kind, Scope, compile_expression
 from pg_epsilon.query.literals import identifier
-from pg_epsilon.query.names import column_sql, named
+from pg_epsilon.query.names import column_sql, last_name, named
 from pg_epsilon.query.parse import ast, deparse, enums, parse_expression
 from pg_epsilon.query.restriction import restriction
 from pg_epsilon.query.types import Item, Term, Texts, type_of
@@ -92,7 +92,7 @@ def compile_key(text: str, scope: Scope, fold: Fold, texts: Texts, conjuncts: Se
 
 def _is_date_trunc(node: Any) -> bool:
     """Of an interval, which date_trunc gives of times alone."""
-    return isinstance(node, ast.FuncCall) and grid.last_name(node.funcname) == "date_trunc"
+    return isinstance(node, ast.FuncCall) and last_name(node.funcname) == "date_trunc"
 
 
 def _public_column(item: Item, name: str, texts: Texts) -> Key:
@@ -123,7 +123,7 @@ def _by_form(node: Any, expression: Expression, scope: Scope) -> tuple[str | Non
         return (*(text for text in texts if text is not None), *([None] if None in texts else []))
     if expression.kind is Kind.BOOL:
         return ("f", "t", *null)
-    if isinstance(node, ast.FuncCall) and grid.last_name(node.funcname) == "width_bucket":
+    if isinstance(node, ast.FuncCall) and last_name(node.funcname) == "width_bucket":
         count = (node.args or ())[-1]
         if isinstance(count, ast.A_Const) and isinstance(count.val, ast.Integer):
             return (*(str(i) for i in range((count.val.ival or 0) + 2)), *null)
@@ -178,7 +178,7 @@ _NULL: dict[type, Callable[[Any, Scope], bool]] = {
     ast.CaseExpr: _case_null,
     ast.CoalesceExpr: lambda node, scope: all(_can_be_null(arg, scope) for arg in node.args),
     ast.ColumnRef: _column_null,
-    ast.FuncCall: lambda node, scope: grid.last_name(node.funcname) not in _STRICT or _any_null(node.args or (), scope),
+    ast.FuncCall: lambda node, scope: last_name(node.funcname) not in _STRICT or _any_null(node.args or (), scope),
     ast.MinMaxExpr: lambda node, scope: all(_can_be_null(arg, scope) for arg in node.args),
     ast.NullTest: lambda node, scope: False,
     ast.SQLValueFunction: lambda node, scope: False,

@@ -83,3 +83,15 @@ def _bare(name: str, scope: Scope) -> tuple[Item, Column]:
 def _no_column(shown: str, scope: Scope) -> NameRefused:
     relations = " and ".join(item.relation.qualified for item in scope.items)
     return NameRefused(f"column {shown} does not exist", f"see \\d {relations}", "42703")
+
+
+def word(node: Any) -> str:
+    """The text of a constant, as the name of a field or a unit, in small letters; "" of anything else."""
+    if isinstance(node, ast.TypeCast):  # a view has 'month'::text, a driver $1::varchar
+        node = node.arg
+    return (node.val.sval or "").lower() if isinstance(node, ast.A_Const) and isinstance(node.val, ast.String) else ""
+
+
+def last_name(names: Any) -> str:
+    """The unqualified name of a function or type; the compiler has checked the qualifier."""
+    return str(names[-1].sval)
