@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -91,6 +91,24 @@ def test_time_bucket_is_a_series_too(alice: psycopg.Connection[Any], sealed: dat
     rows, _ = heard(alice, SERIES.format(where))
     again, said = heard(alice, SERIES.format(where).replace("date_trunc('day', at)", "time_bucket('1 day', at)"))
     assert again == rows
+    assert "turbo, free" in said[0]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_dashboards_panel_in_seconds(alice: psycopg.Connection[Any], sealed: datetime, prepared: bool) -> None:
+    """Its own form of a bucket and of a time range, which ends within a day: the same days, and their numbers, free."""
+    whole = f"at >= '{sealed - timedelta(days=6)}' AND at < '{sealed}'"
+    rows, _ = heard(alice, SERIES.format(whole))
+    first, last = (f"{sealed - timedelta(days=6) + timedelta(hours=h):%Y-%m-%dT%H:%M:%S.120Z}" for h in (-5, 149))
+    width, args = ("%s", (86_400, 86_400)) if prepared else ("86400", ())
+    alice.execute("SET dp.windows = 'sealed'")
+    panel, said = heard(
+        alice,
+        f'SELECT floor(extract(epoch from at)/{width})*{width} AS "time", count(*) AS "rows" FROM event'
+        f" WHERE at BETWEEN '{first}' AND '{last}' GROUP BY 1 ORDER BY 1",
+        *args,
+    )
+    assert [(datetime.fromtimestamp(int(time), UTC), count) for time, count in panel] == rows
     assert "turbo, free" in said[0]
 
 

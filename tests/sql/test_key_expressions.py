@@ -108,6 +108,19 @@ EXPRESSIONS: dict[str, str] = {
     "date_bin('2 hours', tz - interval '7 minutes', '2000-01-03 00:00+00') + interval '7 minutes'": _TZ,
     "date_bin('7 days', d::timestamp, '2000-01-03'::timestamp)::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "date_bin('3 days', d, '2000-01-03')": "d BETWEEN '2023-12-30' AND '2024-03-02'",
+    # seconds, as dashboards cut them
+    "floor(extract(epoch from ts)/86400)*86400": _TS,
+    "floor(extract(epoch from ts) / 900.0)": _TS,
+    "ceil((extract(epoch from ts::timestamptz))::numeric / (5400)::numeric)": _TS,
+    "round(extract(epoch from ts) / 7050) + extract(day from ts)": _TS,
+    "date_part('epoch', tz)::bigint / 3600 * 3600": _TZ,
+    "(extract(epoch from tz) / 100000)::bigint": _TZ,
+    "extract(epoch from tz)::bigint / 1800 * 1800": _TZ,
+    "floor(extract(epoch from tz))::int / 10125": _TZ,
+    "div(extract(epoch from tz), 43200)": _TZ,
+    "floor(extract(epoch from tz) / '43200'::int4) * '43200'::int8": _TZ,
+    "floor(extract(epoch from at) / 1500)": "at IS NULL OR at >= '06:30'",
+    "floor(extract(epoch from d) / 604800)": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "d - 1": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "(date_trunc('month', d) + interval '1 month' - interval '1 day')::date": "d BETWEEN '2023-12-30' AND '2024-03-02'",
     "date_trunc('week', ts + interval '1 day') - interval '1 day'": "ts IS NULL OR"
@@ -292,6 +305,25 @@ def test_the_list_of_a_shifted_moment_is_what_all_its_minutes_give(root: Connect
     assert sorted(map(str, keys_of(root, expression))) == sorted(["None", *(row[0] for row in expected)])
 
 
+SECONDS = [
+    "floor(extract(epoch from ts) / 900) * 900",
+    "round(extract(epoch from ts) / 900)",
+    "date_part('epoch', ts)::int / 1020",
+    "(extract(epoch from ts)::bigint / 75) * 75",
+    "floor(extract(epoch from ts) / 7000) + extract(day from ts)",
+    "floor(extract(epoch from ts) / 6900) - extract(hour from ts + interval '1 month')",
+    "floor(extract(epoch from ts) / 100020) + extract(minute from date_bin('7 minutes', ts, '2000-01-01'))",
+]
+
+
+@pytest.mark.parametrize("expression", SECONDS)
+def test_the_list_of_cut_seconds_is_what_all_moments_give(root: Connection, expression: str) -> None:
+    """Beside other functions of the moment too, whose cells end elsewhere."""
+    moments = "generate_series(timestamp '2023-12-30 10:30', '2024-03-02 05:00', '15 seconds') AS ts"
+    expected = root.execute(f"SELECT DISTINCT {text_of(expression)} FROM {moments}").fetchall()
+    assert sorted(map(str, keys_of(root, expression))) == sorted(["None", *(row[0] for row in expected)])
+
+
 def test_the_list_says_nothing_about_rows(root: Connection) -> None:
     before = {expression: keys_of(root, expression) for expression in EXPRESSIONS}
     with root.transaction(force_rollback=True):
@@ -353,6 +385,18 @@ REFUSED: list[tuple[str, str, str]] = [
     ("DP003", "date_bin('1 day', ts, 'infinity')", "the origin"),
     ("DP003", "date_bin('1 day', i, '2000-01-03')", "date_bin of int"),
     ("DP004", "extract(epoch from ts)", "no declared values"),
+    # no step in them, or one too short, or whose width no row's moment is cut by
+    ("DP004", "extract(epoch from ts) / 900", "no declared values"),
+    ("DP004", "floor(extract(epoch from ts)) / 900", "no declared values"),
+    ("DP004", "extract(epoch from ts)::bigint / 900.0", "no declared values"),
+    ("DP004", "floor(extract(epoch from ts) / 0.9)", "no declared values"),
+    ("DP004", "floor(extract(epoch from ts) / 1)", "no declared values"),
+    ("DP003", "floor(extract(epoch from ts) / 'NaN'::numeric)", "overflow"),
+    ("DP004", "floor(extract(epoch from ts) / nullif(i, 0))", "no declared values"),
+    ("DP004", "floor(extract(epoch from ts) / 900 + extract(epoch from ts))", "no declared values"),
+    ("DP004", "round(extract(epoch from ts) / 900, 3)", "no declared values"),
+    ("DP004", "floor(extract(second from ts) / 30)", "no declared values"),
+    ("DP004", "floor(extract(epoch from ts - interval '1 month') / 7000)", "no declared values"),
     ("DP004", "date_trunc('day', ts + interval '1 month' - interval '1 second')", "no declared values"),
     ("DP004", "ts + interval '1 day'", "no declared values"),
     ("DP004", "extract(hour from ts) + extract(second from ts)", "no declared values"),

@@ -65,7 +65,7 @@ def grain(key_sql: str, known: int) -> int | None:
         steps.append(_microseconds(clock))
     if any(step % _microseconds(Decimal(_DAY)) for step in steps):
         steps.append(_microseconds(Decimal(_HOUR // 4)))
-    step = gcd(_microseconds(Decimal(min(known, 6 * _HOUR))), *steps)
+    step = gcd(_microseconds(Decimal(gcd(known, 6 * _HOUR))), *steps)
     seconds, rest = divmod(step, 1_000_000)
     return seconds if seconds and not rest else None
 

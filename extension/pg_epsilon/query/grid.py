@@ -2,7 +2,7 @@
 
 Columns with finitely many declared values are enumerated. A moment or a number with bounds alone is sampled at points
 of every cell on which the functions directly above it are constant: date_trunc, date_bin, extract, floor, round and
-their kin.
+their kin, and arithmetic on seconds (epochs.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import ceil, floor, gcd
 from typing import Any
 
 from pg_epsilon.errors import OUT_OF_RANGE, SHAPE, UNDECLARED, DPError
-from pg_epsilon.query import bins, cells, clock
+from pg_epsilon.query import bins, cells, clock, epochs
 from pg_epsilon.query.domain import MAX_KEYS
 from pg_epsilon.query.literals import identifier, quote
 from pg_epsilon.query.moments import read_moment
@@ -299,6 +299,9 @@ def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:
         cell = cells.cell(one)
         if cell is not None and type_of(named(cell[0], scope)[1]).kind is Kind.INT:
             return walk(*cell)
+        moments = epochs.cell(one)
+        if moments is not None:
+            return walk(*moments)
         if isinstance(one, ast.ColumnRef):
             item, column = named(one, scope)
             name = column_sql(item, column.name)
@@ -317,7 +320,7 @@ def _grains(node: Any, scope: Scope) -> dict[str, Decimal | int | None]:
 def _both(one: Decimal | int | None, other: Decimal | int | None) -> Decimal | int | None:
     if isinstance(one, Decimal) and isinstance(other, Decimal):
         return cells.finest(one, other)
-    return min(one, other) if isinstance(one, int) and isinstance(other, int) else None
+    return gcd(one, other) if isinstance(one, int) and isinstance(other, int) else None
 
 
 def _below(node: Any, grain: Decimal | int | None) -> Decimal | int | None:
@@ -358,7 +361,7 @@ def _of_shifted(grain: Decimal | int | None, key_sql: str) -> Decimal | int | No
     steps = [round(abs(one.seconds) * 1_000_000) for one in found]
     if any(steps):  # clocks are set forward by half an hour or more
         steps.append(_HOUR // 2 * 1_000_000)
-    step = gcd(min(grain, 6 * _HOUR) * 1_000_000, *steps)
+    step = gcd(gcd(grain, 6 * _HOUR) * 1_000_000, *steps)
     return step // 1_000_000 if step % 1_000_000 == 0 else None
 
 
